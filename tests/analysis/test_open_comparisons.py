@@ -10,7 +10,7 @@ from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.factors import OpenComparisons, open_comparisons
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.learning import Diverged, learn_table
+from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
@@ -154,7 +154,7 @@ def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
     for trial in run.trials():
         if trial.state == "diverged" and trial.seed > 4:
             run.trial(trial.id).write(trial.model_copy(update={"diverged_at_step": None}))
-    (diverged,) = (one for one in findings(gather(run)) if isinstance(one, Diverged))
+    (diverged,) = (one for one in findings(gather(run)) if one.kind == "diverged")
     assert (diverged.num_diverged, diverged.num_in_test) == (5, 2)
     assert diverged.sentence(EN) == (
         "lr=0.3: 5 of 6 trials diverged, 3 of them while training, at update 7 (median), "

@@ -8,8 +8,7 @@ import pytest
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.factors import Effect, Trend
-from trainlab.analysis.learning import BestCells
+from trainlab.analysis.finding import Finding
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.spec import Study
@@ -21,12 +20,12 @@ def best_and_effects(
     final: object,
     state: object = lambda trial: "done",
     levels: tuple[float, ...] = (0.01, 0.1, 0.2),
-) -> tuple[BestCells, list[Effect], str]:
+) -> tuple[Finding, list[Finding], str]:
     study = made_study(vary={"lr": levels}, seeds=6)
     run = Fabricated(final=final, state=state).write(path, study)  # type: ignore[arg-type]
     found = findings(gather(run))
-    best = next(one for one in found if isinstance(one, BestCells))
-    effects = [one for one in found if isinstance(one, Effect) and one.subject == "test/accuracy"]
+    best = next(one for one in found if one.kind == "best")
+    effects = [one for one in found if one.kind == "effect" and one.subject == "test/accuracy"]
     return best, effects, best.sentence(Words("en"))
 
 
@@ -125,7 +124,7 @@ def test_a_trend_is_over_the_batches_that_ran(tmp_path: Path) -> None:
 
     study = made_study(vary={"batch_size": (30, 120, 480, 960, 7680)}, seeds=5)
     found = findings(gather(Fabricated(final=final).write(tmp_path / "r", study)))
-    (trend,) = (one for one in found if isinstance(one, Trend))
+    (trend,) = (one for one in found if one.kind == "trend")
     assert (trend.num_levels, trend.lowest, trend.highest) == (4, 30.0, 960.0)
     assert trend.slope == pytest.approx(0.02, abs=1e-3)
     (ran_as,) = (one for one in found if one.kind == "ran_as")
@@ -141,10 +140,10 @@ def test_two_levels_that_ran_are_no_trend(tmp_path: Path) -> None:
     assert "trend" not in told
 
 
-def trend_of(path: Path, final: object) -> Trend:
+def trend_of(path: Path, final: object) -> Finding:
     study = made_study(vary={"lr": (0.001, 0.002, 0.003)}, seeds=5)
     run = Fabricated(final=final).write(path, study)  # type: ignore[arg-type]
-    return next(one for one in findings(gather(run)) if isinstance(one, Trend))
+    return next(one for one in findings(gather(run)) if one.kind == "trend")
 
 
 def test_a_line_says_that_it_is_one_and_whether_it_fits(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.factors import Effect
 from trainlab.analysis.overview import findings
 from trainlab.analysis.scripts import growth, typical_step_ms, whole_parts_s
 from trainlab.plan import Trial
@@ -148,7 +147,7 @@ def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_pa
     assert seeds.sentence(EN).startswith(
         "The 4 seeds gave exactly the same: the script seeds itself, or draws nothing at random."
     )
-    effects = [one for one in found if isinstance(one, Effect)]
+    effects = [one for one in found if one.kind == "effect"]
     assert {one.verdict for one in effects} <= {"cannot tell"}, "one run each says nothing"
     assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == seeds.kind]
 
@@ -218,7 +217,7 @@ def test_what_else_was_seen_to_differ_is_a_confound(
         resolved=lambda trial: facts(trial) | (seen if trial.cell == "batch-size=64" else {})
     )
     found = findings(evidence_of(tmp_path, differing, **VARY))
-    effects = [one for one in found if isinstance(one, Effect)]
+    effects = [one for one in found if one.kind == "effect"]
     assert effects
     for one in effects:
         assert one.sentence(EN).endswith(f"Beware: these also differ: {told}.")

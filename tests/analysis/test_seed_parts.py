@@ -9,7 +9,6 @@ from scipy import stats
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.factors import OpenComparisons, open_comparisons
-from trainlab.analysis.learning import SeedSpread
 from trainlab.analysis.overview import data_of, findings
 from trainlab.analysis.prospects import prospects
 from trainlab.lab import Run
@@ -64,7 +63,7 @@ def test_a_ratio_of_spreads_has_the_interval_of_f(tmp_path: Path) -> None:
     spreads = {
         one.part: one
         for one in findings(evidence)
-        if isinstance(one, SeedSpread) and one.subject == "test/accuracy"
+        if one.kind == "seed_spread" and one.subject == "test/accuracy"
     }
     weights = spreads["weights"]
     assert weights.ratio == pytest.approx((weights.std / spreads["all"].std) ** 2)
@@ -76,7 +75,7 @@ def test_a_ratio_of_spreads_has_the_interval_of_f(tmp_path: Path) -> None:
 def test_no_spread_at_all_is_said_as_such(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
     dropout = next(
-        one for one in findings(evidence) if isinstance(one, SeedSpread) and one.part == "dropout"
+        one for one in findings(evidence) if one.kind == "seed_spread" and one.part == "dropout"
     )
     assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
     assert dropout.sentence(Words("en")) == (

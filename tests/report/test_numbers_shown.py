@@ -8,7 +8,6 @@ import pytest
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Figure
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.factors import Effect
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import data_of, findings
 from trainlab.plan import Trial
@@ -78,7 +77,7 @@ def test_both_ends_of_an_interval_are_written_to_the_same_place(tmp_path: Path) 
     study = made_study(vary={"lr": (0.1, 0.2)}, seeds=5)
     made = Fabricated(final=lambda t: {"test/loss": Random(f"{t.cell} {t.seed}").random()})
     found = findings(gather(made.write(tmp_path / "r", study)))
-    effect = next(one for one in found if isinstance(one, Effect) and one.subject == "test/loss")
+    effect = next(one for one in found if one.kind == "effect" and one.subject == "test/loss")
     object.__setattr__(effect, "interval", Interval(-0.0004, 0.0213))
     assert "[95% CI -0.0004 to +0.0213]" in effect.sentence(EN)
     assert metric_difference("test/loss", -0.0004, "") == "-0.0004"

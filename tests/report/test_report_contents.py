@@ -24,7 +24,6 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.factors import Effect
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.repeat import study_file, typed_command
@@ -290,9 +289,7 @@ def test_a_sentence_that_says_no_more_than_its_row_is_left_out(tmp_path: Path) -
     data = run_data(rich_run(tmp_path / "run"))
     report = report_of(data)
     told = {p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items}
-    rows = [
-        one for one in data.findings if isinstance(one, Effect) or one.kind in ("cost", "memory")
-    ]
+    rows = [one for one in data.findings if one.kind in ("effect", "no_reset", "cost", "memory")]
     assert {one.repeats_row for one in rows} == {True}
     assert not told & {one.sentence(Words("en")) for one in rows}
     (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch size"))

@@ -10,18 +10,18 @@ from told_numbers import NUMBER, all_kinds, without_fixed
 from fabricate import DATA, Fabricated, confusion, made_study, operator
 from trainlab.analysis.cost import SLOW_TRIAL, UNCOMPARED
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.factors import Effect
+from trainlab.analysis.factors import EFFECT
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.learning import SeedSpread
-from trainlab.analysis.overview import RanAs, findings
+from trainlab.analysis.learning import SPREAD
+from trainlab.analysis.overview import RAN_AS, findings
 from trainlab.analysis.probes import (
-    Accumulation,
-    BrokenGradient,
-    DeadUnits,
-    ExplodingGradient,
-    GrowingGradient,
-    UpdateRatio,
-    VanishingGradient,
+    ACCUMULATION,
+    BROKEN,
+    DEAD_UNITS,
+    EXPLODING,
+    GROWING,
+    UPDATE_RATIO,
+    VANISHING,
 )
 from trainlab.analysis.scaling import SCALING
 from trainlab.analysis.scripts import (
@@ -97,11 +97,11 @@ def rows(trial: Trial) -> list[Any]:
 WITHIN = Interval(0.00012, 0.00087)
 AT_FC1: dict[str, Any] = {"subject": "fc1", "cells": ("lr=0.1",), "probe": "fc1:grad:norm", "n": 7}
 PROBED = [
-    VanishingGradient(**AT_FC1, ratio=0.000345, num_zero=4, compared_with="fc2", interval=WITHIN),
-    BrokenGradient(**AT_FC1, num_not_finite=3, median_step=41.5),
-    ExplodingGradient(**AT_FC1, ratio=2345.6, num_zero=0, compared_with="fc2"),
-    GrowingGradient(**AT_FC1, ratio=456.7, num_zero=0, interval=WITHIN),
-    Accumulation(
+    VANISHING(**AT_FC1, ratio=0.000345, num_zero=4, compared_with="fc2", interval=WITHIN),
+    BROKEN(**AT_FC1, num_not_finite=3, median_step=41.5),
+    EXPLODING(**AT_FC1, ratio=2345.6, num_zero=0, compared_with="fc2"),
+    GROWING(**AT_FC1, ratio=456.7, num_zero=0, interval=WITHIN),
+    ACCUMULATION(
         **AT_FC1,
         exponent=0.7234,
         times=47.12,
@@ -109,10 +109,18 @@ PROBED = [
         last_step=9375.0,
         interval=Interval(0.61, 0.83),
     ),
-    DeadUnits(**AT_FC1, share=0.3456, every="epoch", epoch=5, first_step=401, last_step=500),
-    UpdateRatio(**AT_FC1, ratio=0.0456, num_zero=0, side="above", interval=WITHIN),
+    DEAD_UNITS(**AT_FC1, share=0.3456, every="epoch", epoch=5, first_step=401, last_step=500),
+    UPDATE_RATIO(
+        **AT_FC1,
+        ratio=0.0456,
+        num_zero=0,
+        side="above",
+        healthy_low=1e-4,
+        healthy_high=1e-2,
+        interval=WITHIN,
+    ),
 ]
-SPREAD = SeedSpread(
+SEED_SPREAD = SPREAD(
     subject="test/accuracy",
     factor="seed_parts",
     cells=("seed_parts=weights",),
@@ -124,7 +132,7 @@ SPREAD = SeedSpread(
     interval=Interval(0.0071, 0.0314),
     n=6,
 )
-RAN_AS = RanAs(
+RAN = RAN_AS(
     subject="batch_size",
     factor="batch_size",
     cells=("batch_size=5000", "batch_size=960"),
@@ -192,7 +200,7 @@ SCRIPTS = (
     SCRIPT_SAME(**OF_SCRIPT, subject="script.batch-size", is_whole=True),
     SCRIPT_SAME(**OF_SCRIPT, subject="script.batch-size", is_whole=False),
 )
-OTHERS = (SPREAD, SLOW, UNCOMPARED, *SCRIPTS)
+OTHERS = (SEED_SPREAD, SLOW, UNCOMPARED, *SCRIPTS)
 
 
 def sentence(found: Finding, lang: str = "en") -> str:
@@ -244,7 +252,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
         counts = [[40 + trial.seed, 3, 2], [5, 30, trial.seed], [0, 1, 20]]
         if trial.kind == "learn" and trial.state == "done":
             runs[0].trial(trial.id).confusion.write(confusion(counts, trial.seed))
-    others = [*PROBED, SPREAD, RAN_AS, *OTHERS]
+    others = [*PROBED, SEED_SPREAD, RAN, *OTHERS]
     return [*(one for run in runs for one in findings(gather(run))), *others]
 
 
@@ -289,7 +297,7 @@ def test_a_confound_is_named_at_the_end(every: list[Finding]) -> None:
 
 
 def effect(**given: Any) -> Finding:
-    made = Effect(
+    made = EFFECT(
         subject="test/accuracy",
         factor="lr",
         levels=(0.1, 0.01),

@@ -125,3 +125,11 @@ def test_the_accuracy_of_outputs_by_name_is_refused_with_what_to_give() -> None:
     told = r"outputs are a dict, no score per class; give metrics=\{\} or your own"
     with pytest.raises(WorkloadError, match=told):
         accuracy({"logits": X}, Y)  # type: ignore[arg-type]
+
+
+def test_an_accuracy_in_per_cent_is_no_share(tmp_path: Path) -> None:
+    """What another draw of the test set would change is told of shares only."""
+    own = workload(accuracy=lambda o, t: 100.0 * (o.argmax(1) == t))
+    run = trainlab.run(own, out=tmp_path / "r", epochs=1, batch_size=7, device="cpu", seeds=2)
+    assert run.epochs()["test/accuracy"].max() > 1
+    assert not any(finding.kind == "test_set" for finding in run.findings())

@@ -21,7 +21,7 @@ from trainlab.analysis.document import (
     Statements,
 )
 from trainlab.analysis.evidence import ENDED_WELL, Evidence
-from trainlab.analysis.factors import Effect, NoReset, Trend, cost_figure, metric_figure
+from trainlab.analysis.factors import EFFECTS, NO_RESET, TREND, cost_figure, metric_figure
 from trainlab.analysis.finding import (
     Finding,
     RunData,
@@ -34,11 +34,11 @@ from trainlab.analysis.finding import (
     sample_word,
     section_of,
 )
-from trainlab.analysis.learning import BestCells, Diverged, curve_figure
+from trainlab.analysis.learning import BEST, DIVERGED, curve_figure
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
-from trainlab.analysis.probes import Accumulation
+from trainlab.analysis.probes import ACCUMULATION
 from trainlab.analysis.scaling import BatchSeries, batch_series, knows_enough, parallel_direction
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
@@ -48,8 +48,6 @@ from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import MIB, bare_operator, figure, is_share, metric_value
-
-# What an answer is made of: sentences that name their evidence, and points left open.
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,6 @@ class Answer:
     open_points: tuple[OpenPoint, ...]
 
 
-# What the answer says about learning: the best setting, what each factor does, what failed.
-
 MOST_NAMED = 4
 """Settings named one by one."""
 SAME = ("equivalent", "identical")
@@ -104,15 +100,15 @@ def learned_sentences(
     if len(evidence.cells) == 1:
         yield from _one_setting(evidence, metric, words)
         return
-    effects = [one for one in findings if isinstance(one, Effect) and one.subject == metric]
-    best = [one for one in findings if isinstance(one, BestCells) and one.subject == metric]
-    by_factor: dict[str, list[Effect]] = {}
+    effects = [one for one in findings if one.of_kind in EFFECTS and one.subject == metric]
+    best = [one for one in findings if one.of_kind is BEST and one.subject == metric]
+    by_factor: dict[str, list[Finding]] = {}
     for effect in effects:
         by_factor.setdefault(effect.factor or "", []).append(effect)
     trends = [
         one
         for one in findings
-        if isinstance(one, Trend) and one.subject == metric and one.verdict == "different"
+        if one.of_kind is TREND and one.subject == metric and one.verdict == "different"
     ]
     for one in best:
         yield from _best(evidence, one, effects, trends, words)
@@ -124,7 +120,7 @@ def failure_sentences(
     evidence: Evidence, findings: Sequence[Finding], words: Words
 ) -> Iterator[Sentence]:
     """Settings some of whose runs diverged."""
-    diverged = [one for one in findings if isinstance(one, Diverged)]
+    diverged = [one for one in findings if one.of_kind is DIVERGED]
     cells = {cell.id: cell for cell in evidence.cells}
     if len(cells) == 1:
         for one in diverged:
@@ -221,9 +217,9 @@ def _course(evidence: Evidence, cell: Cell, words: Words) -> Iterator[Sentence]:
 
 def _best(
     evidence: Evidence,
-    best: BestCells,
-    effects: Sequence[Effect],
-    trends: Sequence[Trend],
+    best: Finding,
+    effects: Sequence[Finding],
+    trends: Sequence[Finding],
     words: Words,
 ) -> Iterator[Sentence]:
     cells = {cell.id: cell for cell in evidence.cells}
@@ -261,7 +257,7 @@ def _best(
     yield Sentence(text, "learning", (best,))
 
 
-def _shared_margin(best: BestCells, effects: Sequence[Effect]) -> float | None:
+def _shared_margin(best: Finding, effects: Sequence[Finding]) -> float | None:
     """Within which the best setting and all that tie with it were shown to be the same, 0 where they are
     identical; None where that was not shown."""
     same = {
@@ -276,7 +272,7 @@ def _shared_margin(best: BestCells, effects: Sequence[Effect]) -> float | None:
 
 
 def _by_factor(
-    evidence: Evidence, metric: str, by_factor: dict[str, list[Effect]], words: Words
+    evidence: Evidence, metric: str, by_factor: dict[str, list[Finding]], words: Words
 ) -> Iterator[Sentence]:
     """The largest decided effect of each factor, the largest first; then the factors without any."""
     told = [
@@ -290,7 +286,7 @@ def _by_factor(
         yield from _same(evidence, metric, effects, words)
 
 
-def _effect(evidence: Evidence, effect: Effect, words: Words) -> Sentence:
+def _effect(evidence: Evidence, effect: Finding, words: Words) -> Sentence:
     first, second = names_of(effect, evidence.cells, words)
     difference = effect.difference or 0.0
     key = "answer_raises" if difference > 0 else "answer_lowers"
@@ -303,12 +299,12 @@ def _effect(evidence: Evidence, effect: Effect, words: Words) -> Sentence:
         value=value_text(effect.subject, effect.mean_b or 0.0),
         at=effect.shared_text(words),
     )
-    section = "learning" if isinstance(effect, NoReset) else section_of(effect.factor)
+    section = "learning" if effect.of_kind is NO_RESET else section_of(effect.factor)
     return Sentence(text, section, (effect,))
 
 
 def _same(
-    evidence: Evidence, metric: str, effects: Sequence[Effect], words: Words
+    evidence: Evidence, metric: str, effects: Sequence[Finding], words: Words
 ) -> Iterator[Sentence]:
     """The levels of a factor that were shown to be the same wherever they were compared."""
     named = [(effect, names_of(effect, evidence.cells, words)) for effect in effects]
@@ -330,8 +326,6 @@ def _same(
     )
     yield Sentence(text, section_of(same[0].factor), tuple(same))
 
-
-# What could not be told, and the command that would settle it.
 
 ENOUGH_TO_TEST = 3
 SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
@@ -368,11 +362,11 @@ def _unfinished(evidence: Evidence, words: Words) -> Iterator[OpenPoint]:
 def _learning(
     evidence: Evidence, metric: str, findings: Sequence[Finding], words: Words
 ) -> Iterator[OpenPoint]:
-    undecided: dict[str, list[Effect]] = {}
+    undecided: dict[str, list[Finding]] = {}
     for one in findings:
         # What more seeds cannot decide, since trials diverge or fail, the answer says as such.
         is_open = one.open_because in ("noise", "single")
-        if isinstance(one, Effect) and one.subject == metric and is_open:
+        if one.of_kind in EFFECTS and one.subject == metric and is_open:
             undecided.setdefault(one.factor or "", []).append(one)
     for factor, effects in _by_prospect(undecided):
         names = [_pair(evidence, one, words) for one in effects]
@@ -412,7 +406,7 @@ def _learning(
         )
 
 
-def _by_prospect(undecided: Mapping[str, list[Effect]]) -> Iterator[tuple[str, list[Effect]]]:
+def _by_prospect(undecided: Mapping[str, list[Finding]]) -> Iterator[tuple[str, list[Finding]]]:
     """Of each factor the comparisons that more seeds would settle apart from those that none would."""
     for factor, effects in undecided.items():
         hopeful = [one for one in effects if (one.seeds_needed or MOST_SEEDS + 1) <= MOST_SEEDS]
@@ -507,8 +501,6 @@ def busy_s(trials: Iterable[TrialRecord]) -> float:
         latest = end if latest is None else max(end, latest)
     return total_s
 
-
-# What the answer says about cost: how much faster a setting is, what a step takes and where it goes.
 
 DEVICE = "device"
 NOTABLE_SHARE = 0.2
@@ -723,8 +715,6 @@ def _step(
         yield Sentence(words("answer_memory", mib=peak), "phases")
 
 
-# Why it is so: explanations that teach, each given only where the records of this run bear it out.
-
 CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS = 2.0
@@ -832,8 +822,8 @@ def _why_no_gain(
 
 def _why_resets(findings: Sequence[Finding], words: Words) -> Iterator[Sentence]:
     """Where training without resets is shown to be worse and the gradients are seen to grow."""
-    is_worse = any(isinstance(one, NoReset) and one.verdict == "different" for one in findings)
-    grown = [one for one in findings if isinstance(one, Accumulation) and one.times > 1]
+    is_worse = any(one.of_kind is NO_RESET and one.verdict == "different" for one in findings)
+    grown = [one for one in findings if one.of_kind is ACCUMULATION and one.times > 1]
     if is_worse and grown:
         most = max(grown, key=lambda one: one.times)
         yield Sentence(words("why_resets", times=times(most.times)), "probes", (most,))
@@ -861,8 +851,6 @@ def _why_first_step(evidence: Evidence, words: Words) -> Iterator[Sentence]:
                 "cold",
             )
 
-
-# What the answer says about a script that was watched: where its time goes, and what stands out.
 
 MOST_TOLD = 3
 
@@ -919,9 +907,6 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
 
 def _tidy(one: T, words: Words) -> T:
     return replace(one, text=words.tidy(one.text))
-
-
-# What is read first: notices, and the question with its answer.
 
 
 def notices(data: RunData, words: Words) -> Iterator[Notice]:

@@ -1,7 +1,7 @@
 """Confusion: which classes the best setting takes for which, its seeds together."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +17,7 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import RunData, num_seeds
+from trainlab.analysis.finding import Finding, Kind, RunData, num_seeds
 from trainlab.analysis.metrics import ACCURACY, compared_metrics
 from trainlab.analysis.tables import Field, first_bullets, name, table_of, value
 from trainlab.record.learning_record import MOST_MISTAKES, ConfusionRecord, Mistake
@@ -33,14 +33,6 @@ class SeenMistake:
 
     seed: int
     mistake: Mistake
-
-
-@dataclass(frozen=True)
-class ConfusedPair:
-    """Two classes by number; the first is taken for the second at least as often as the other way."""
-
-    first: int
-    second: int
 
 
 @dataclass(frozen=True)
@@ -70,25 +62,16 @@ class Confusion:
         """Over all seeds."""
         return sum(row[number] for number, row in enumerate(self.counts))
 
-    def num_of(self, number: int) -> int:
-        """Samples of one class, over all seeds."""
-        return sum(self.counts[number])
-
-    def pairs(self) -> list[ConfusedPair]:
-        """Two classes of which one was taken for the other, those that were so most often first."""
-        found = []
-        for one, other in combinations(range(len(self.counts)), 2):
-            if self.counts[one][other] >= self.counts[other][one]:
-                found.append(ConfusedPair(one, other))
-            else:
-                found.append(ConfusedPair(other, one))
-        found = [pair for pair in found if self.counts[pair.first][pair.second]]
-        return sorted(found, key=lambda pair: -self.num_confused(pair))
-
-    def num_confused(self, pair: ConfusedPair) -> int:
-        """Samples of either that were taken for the other."""
-        first, second = pair.first, pair.second
-        return self.counts[first][second] + self.counts[second][first]
+    def pairs(self) -> list[tuple[int, int]]:
+        """Two classes of which one was taken for the other, the one that was so more often first; those
+        that were so most often first."""
+        counts = self.counts
+        found = [
+            (a, b) if counts[a][b] >= counts[b][a] else (b, a)
+            for a, b in combinations(range(len(counts)), 2)
+            if counts[a][b] or counts[b][a]
+        ]
+        return sorted(found, key=lambda pair: -counts[pair[0]][pair[1]] - counts[pair[1]][pair[0]])
 
 
 def best_confusion(evidence: Evidence) -> Confusion | None:
@@ -163,13 +146,54 @@ def _surest(mistakes: Iterable[SeenMistake]) -> tuple[SeenMistake, ...]:
     return tuple(by_sample.values())[:MOST_MISTAKES]
 
 
-# Tables of classes: the confusion matrix, the pairs confused most often, the worst mistakes.
-
 MOST_COLUMNS = 20
 """Classes of a matrix that can be read; of more, the pairs confused most often are listed."""
 MOST_PAIRS = 15
 LONGEST_NAME = 24
 """Letters of a class in a heading."""
+
+
+def _confused_text(found: Finding, words: Words) -> str:
+    where = found.fill(words, "confused_where") if found.num_settings > 1 else ""
+    counted = found.fill(words, "confused_of_one" if found.n == 1 else "confused_of_some")
+    share = percent(found.share)
+    return found.fill(words, found.kind, where=where, counted=counted, share_text=share)
+
+
+CONFUSED = Kind(
+    "confused_classes",
+    "classes",
+    statement=_confused_text,
+    phrases=lambda found, words: {name: found.values[name] for name in ("first", "second")},
+)
+"""The two classes that the best setting confuses most often: the samples of the first that were taken for
+the second, at least as many as the other way; all counts are over all seeds."""
+
+
+def confused_findings(evidence: Evidence) -> Iterator[Finding]:
+    """One, where the test set has classes and a sample was taken for the wrong one."""
+    confusion = best_confusion(evidence)
+    if confusion is None:
+        return
+    for first, second in confusion.pairs()[:1]:
+        counts = confusion.counts
+        num_wrong = confusion.num_tested - confusion.num_right
+        yield CONFUSED(
+            subject=confusion.metric,
+            cells=(confusion.cell,),
+            first=confusion.classes[first],
+            second=confusion.classes[second],
+            num_taken=counts[first][second],
+            num_first=sum(counts[first]),
+            num_other_way=counts[second][first],
+            num_second=sum(counts[second]),
+            num_wrong=num_wrong,
+            share=(counts[first][second] + counts[second][first]) / num_wrong,
+            num_tested=confusion.num_tested,
+            num_samples=confusion.num_samples,
+            num_settings=len(evidence.learned),
+            n=len(confusion.seeds),
+        )
 
 
 def matrix_table(confusion: Confusion, words: Words) -> Table:
@@ -193,7 +217,7 @@ def matrix_table(confusion: Confusion, words: Words) -> Table:
                 (
                     Entry(one),
                     *(_field(confusion, true, said, largest) for said in range(len(names))),
-                    Entry(count(confusion.num_of(true)), confusion.num_of(true)),
+                    Entry(count(sum(confusion.counts[true])), sum(confusion.counts[true])),
                 )
             )
             for true, one in enumerate(names)
@@ -209,7 +233,7 @@ def short_name(text: str) -> str:
 
 
 def _share(confusion: Confusion, true: int, said: int) -> float:
-    of = confusion.num_of(true)
+    of = sum(confusion.counts[true])
     return confusion.counts[true][said] / of if of else 0.0
 
 
@@ -266,9 +290,6 @@ def _counted(number: int) -> Entry:
 
 def _part(share: float) -> Entry:
     return Entry(percent(share), share)
-
-
-# Which classes are confused: the confusion matrix of the best setting, and its worst mistakes.
 
 
 def class_section(data: RunData, words: Words) -> Section | None:

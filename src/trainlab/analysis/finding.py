@@ -73,31 +73,12 @@ class Kind:
     repeats_row: Callable[["Finding"], bool] = lambda finding: False
     """Whether the table of its factor has a row that says all of it."""
 
-    def __call__(
-        self,
-        *,
-        subject: str,
-        cells: tuple[str, ...],
-        n: int,
-        factor: str | None = None,
-        levels: tuple[Scalar | None, Scalar | None] = (None, None),
-        interval: Interval | None = None,
-        verdict: Verdict | None = None,
-        confounds: tuple[Confound, ...] = (),
-        **values: Any,
-    ) -> "Finding":
-        return Finding(
-            of_kind=self,
-            subject=subject,
-            cells=cells,
-            n=n,
-            factor=factor,
-            levels=levels,
-            interval=interval,
-            verdict=verdict,
-            confounds=confounds,
-            values=values,
-        )
+    def __call__(self, **given: Any) -> "Finding":
+        shared = {name: given.pop(name) for name in SHARED if name in given}
+        return Finding(of_kind=self, values=given, **shared)
+
+
+SHARED = (*("subject", "cells", "n", "factor", "levels", "interval", "verdict", "confounds"),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +170,7 @@ class Finding:
         return words.sentences(text, also)
 
     @property
-    def numbers(self) -> dict[str, float | int | str | None]:
+    def numbers(self) -> dict[str, Any]:
         """The fields of its own kind, by name: for programs."""
         names = (one.name for one in fields(self))
         own = {name: getattr(self, name) for name in names if name not in SHARED_FIELDS}
@@ -296,8 +277,6 @@ def arrow(parts: Iterable[str]) -> str:
     return " → ".join(parts)
 
 
-# RunData: one run as a report needs it: its evidence, and what follows from it.
-
 MOST_LINES = 10
 """Cells drawn in one chart of curves; more cannot be told apart."""
 MOST_CELLS = 40
@@ -349,8 +328,6 @@ class RunData:
             for cell in self.drawn_cells
         }
 
-
-# Settings and metrics as people say them: batch 64, learning rate 0.01, the GPU, test accuracy.
 
 SPEAKING = ("optimizer", "precision", "device", "schedule")
 """Factors whose levels are names that need no factor beside them."""

@@ -5,7 +5,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -22,11 +22,11 @@ from trainlab.analysis.charts import (
     quantity,
     tooltip,
 )
-from trainlab.analysis.classes import best_confusion
+from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Evidence, LearnedTrial, Line, level_of
-from trainlab.analysis.factors import Effect, effect_findings, pattern_findings
-from trainlab.analysis.finding import Finding, RunData, arrow
+from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
+from trainlab.analysis.finding import Finding, Kind, RunData, arrow
 from trainlab.analysis.metrics import (
     MetricTable,
     compared_metrics,
@@ -61,66 +61,46 @@ from trainlab.stats.contrasts import (
     estimate,
     pair_rows,
 )
-from trainlab.stats.means import Interval, Ratio, censored_median, mean_of, rank_p
+from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
-from trainlab.words.numbers import figure, is_share, metric_value, percent
-
-# The best setting, and those that cannot be told from it.
+from trainlab.words.numbers import figure, is_share, metric_value
 
 MOST_NAMED = 6
 MANY_CELLS = 16
 """With more, all pairs are too many to simulate."""
+SEED_PARTS = "seed_parts"
+FEWEST = 3
+"""Seeds without which a spread says nothing."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BestCells(Finding):
-    """The best cell of a metric, and those that cannot be told from it."""
+def _best_text(found: Finding, words: Words) -> str:
+    num_first = 1 + found.num_identical
+    first = found.cells[0]
+    if found.num_identical:
+        first = words("best_equal", listed=_named(found.cells[:num_first], words))
+    if num_first == found.num_cells:
+        key = "best_identical"
+    elif not found.num_worse:
+        key = "best_unknown" if found.num_tied > 1 else "best_unknown_of_two"
+    elif found.num_tied:
+        key = "best_tied"
+    else:
+        key = "best_alone" if found.num_worse > 1 else "best_of_two"
+    others = _named(found.cells[num_first:], words)
+    mean_text = metric_value(found.subject, found.mean)
+    texts = [found.fill(words, key, mean_text=mean_text, others=others, cell=first)]
+    if found.num_tied and found.num_worse:
+        key = "best_others_worse" if found.num_worse > 1 else "best_other_worse"
+        texts.append(found.fill(words, key))
+    if found.num_diverging:
+        texts.append(found.fill(words, "best_left_out"))
+    return words.sentences(*texts)
 
-    kind = "best"
-    section = "learning"
-    rank = 8
 
-    mean: float
-    num_cells: int
-    num_identical: int
-    """Others that gave the same as the best in every seed; they follow it in `cells`."""
-    num_tied: int
-    """Others that cannot be told from the best; they come last in `cells`."""
-    num_worse: int
-    """Others that are worse than the best beyond noise."""
-    num_diverging: int
-    """Cells left out because seeds of theirs diverged, or none ended."""
-
-    def statement(self, words: Words) -> str:
-        num_first = 1 + self.num_identical
-        mean = metric_value(self.subject, self.mean)
-        first = self.cells[0]
-        if self.num_identical:
-            first = words("best_equal", listed=_named(self.cells[:num_first], words))
-        others = _named(self.cells[num_first:], words)
-        text = self.fill(words, self._key, mean_text=mean, others=others, cell=first)
-        worse = [self.fill(words, self._worse_key)] if self.num_tied and self.num_worse else []
-        left_out = [self.fill(words, "best_left_out")] if self.num_diverging else []
-        return words.sentences(text, *worse, *left_out)
-
-    @property
-    def _key(self) -> str:
-        if self.num_identical + 1 == self.num_cells:
-            return "best_identical"
-        if not self.num_worse:
-            return "best_unknown" if self.num_tied > 1 else "best_unknown_of_two"
-        if self.num_tied:
-            return "best_tied"
-        return "best_alone" if self.num_worse > 1 else "best_of_two"
-
-    @property
-    def _worse_key(self) -> str:
-        return "best_others_worse" if self.num_worse > 1 else "best_other_worse"
-
-    @property
-    def says_something(self) -> bool:
-        return self.num_worse > 0 or self.verdict == "identical"
+BEST = Kind("best", "learning", rank=8, statement=_best_text)
+"""The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
+from it; cells with seeds that diverged are left out and counted."""
 
 
 def _named(cells: Sequence[str], words: Words) -> str:
@@ -132,7 +112,7 @@ def _named(cells: Sequence[str], words: Words) -> str:
 
 
 def best_findings(
-    evidence: Evidence, every: MetricTable, effects: Sequence[Effect]
+    evidence: Evidence, every: MetricTable, effects: Sequence[Finding]
 ) -> Iterator[Finding]:
     """Of the cells none of whose seeds diverged, all compared with each other as one family. What
     the effects on the metric call different is not called the same here."""
@@ -145,7 +125,12 @@ def best_findings(
     lead = sign * _leads(table)
     best = int(np.argmax(lead))
     others = [row for row in range(len(cells)) if row != best]
-    known = _worse_and_better(effects, sign)
+    # The cells of every effect that is called different, the worse first.
+    known = {
+        effect.cells if sign * (effect.difference or 0.0) > 0 else effect.cells[::-1]
+        for effect in effects
+        if effect.verdict == "different"
+    }
     worse = {
         other
         for other, is_worse in zip(others, _worse_than(table, best, others, sign), strict=True)
@@ -154,7 +139,7 @@ def best_findings(
     }
     same = {other for other in others if are_identical(table.values[[best, other]])}
     tied = [int(row) for row in np.argsort(-lead) if row not in {best, *worse, *same}]
-    yield BestCells(
+    yield BEST(
         subject=table.metric,
         cells=tuple(cells[row] for row in (*sorted({best, *same}), *tied)),
         mean=float(table.means[best]),
@@ -166,15 +151,6 @@ def best_findings(
         n=int(np.isfinite(table.values[best]).sum()),
         verdict="identical" if len(same) == len(others) else None,
     )
-
-
-def _worse_and_better(effects: Sequence[Effect], sign: float) -> set[tuple[str, ...]]:
-    """The cells of every effect that is called different, the worse first."""
-    return {
-        effect.cells if sign * (effect.difference or 0.0) > 0 else effect.cells[::-1]
-        for effect in effects
-        if effect.verdict == "different"
-    }
 
 
 def _leads(table: MetricTable) -> Floats:
@@ -204,90 +180,77 @@ def _worse_than(table: MetricTable, best: int, others: Sequence[int], sign: floa
     return [bool(d) for d in sign * estimates.value > estimates.half_width(limit)]
 
 
-# Where the spread between seeds comes from: initial weights, data order or dropout.
+def _spread_text(found: Finding, words: Words) -> str:
+    if not found.std:
+        return found.fill(words, "seed_spread_none")
+    text = found.fill(words, "seed_spread" if found.part == "all" else "seed_spread_part")
+    ratio = [] if found.ratio is None else [found.fill(words, "seed_spread_ratio")]
+    return words.sentences(text, *ratio)
 
-FACTOR = "seed_parts"
-FEWEST = 3
-"""Seeds without which a spread says nothing."""
+
+def _spread_phrases(found: Finding, words: Words) -> dict[str, object]:
+    def spread(value: float) -> str:
+        return found.difference_text(words, value).lstrip("+")
+
+    within = ""
+    if found.ratio_low is not None and found.ratio_high is not None:
+        within = words("within", low=figure(found.ratio_low), high=figure(found.ratio_high))
+    return {
+        "spread": spread(found.std),
+        "within": found.interval_text(words, spread),
+        "within_ratio": within,
+        "part_name": words.named("part", found.part),
+    }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeedSpread(Finding):
-    """How far the seeds of a cell lie apart when they change one part of what is random, or all."""
-
-    kind = "seed_spread"
-    section = "learning"
-    rank = 3
-
-    part: str
-    std: float
-    ratio: float | None
-    """Its variance over that of the cell in which seeds change everything; None for that cell, and where
-    either does not vary."""
-    ratio_low: float | None
-    ratio_high: float | None
-    """The ends of the ratio's 95% interval."""
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        def spread(value: float) -> str:
-            return self.difference_text(words, value).lstrip("+")
-
-        return super().phrases(words) | {
-            "spread": spread(self.std),
-            "within": self.interval_text(words, spread),
-            "within_ratio": self._ratio_text(words),
-            "part_name": words.named("part", self.part),
-        }
-
-    def statement(self, words: Words) -> str:
-        if not self.std:
-            return self.fill(words, "seed_spread_none")
-        text = self.fill(words, "seed_spread" if self.part == "all" else "seed_spread_part")
-        ratio = [] if self.ratio is None else [self.fill(words, "seed_spread_ratio")]
-        return words.sentences(text, *ratio)
-
-    def _ratio_text(self, words: Words) -> str:
-        if self.ratio_low is None or self.ratio_high is None:
-            return ""
-        return words("within", low=figure(self.ratio_low), high=figure(self.ratio_high))
-
-    @property
-    def weight(self) -> float:
-        return self.std
+SPREAD = Kind(
+    "seed_spread",
+    "learning",
+    rank=3,
+    statement=_spread_text,
+    phrases=_spread_phrases,
+    weight=lambda found: float(found.std),
+)
+"""How far the seeds of a cell lie apart when they change one part of what is random, or all; `ratio` is its
+variance over that of the cell in which they change everything."""
 
 
 def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
     """Nothing unless the study varies what seeds change."""
-    if FACTOR not in evidence.factors:
+    if SEED_PARTS not in evidence.factors:
         return
     values = {cell.id: evidence.finite_values(cell.id, metric) for cell in evidence.cells}
     known = [
-        (cell, str(level_of(cell, FACTOR)))
+        (cell.id, str(level_of(cell, SEED_PARTS)))
         for cell in evidence.cells
         if len(values[cell.id]) >= FEWEST
     ]
-    whole = {_rest(cell.id): values[cell.id] for cell, part in known if part == "all"}
+    whole = {_rest(cell): values[cell] for cell, part in known if part == "all"}
     for cell, part in known:
-        own = values[cell.id]
-        ratio = None if part == "all" else _variance_ratio(own, whole.get(_rest(cell.id), []))
+        own = values[cell]
+        ratio = None if part == "all" else _variance_ratio(own, whole.get(_rest(cell), []))
         std = _std(own)
-        yield SeedSpread(
+        ends = special.chdtri(len(own) - 1, [0.025, 0.975])
+        yield SPREAD(
             subject=metric,
-            factor=FACTOR,
-            cells=(cell.id,),
+            factor=SEED_PARTS,
+            cells=(cell,),
             part=part,
             std=std,
-            ratio=None if ratio is None else ratio.value,
-            ratio_low=None if ratio is None or ratio.interval is None else ratio.interval.low,
-            ratio_high=None if ratio is None or ratio.interval is None else ratio.interval.high,
-            interval=_interval(std, len(own)) if std else None,
+            ratio=None if ratio is None else ratio[0],
+            ratio_low=None if ratio is None else ratio[1],
+            ratio_high=None if ratio is None else ratio[2],
+            # Of the standard deviation of normal noise.
+            interval=Interval(*(std * math.sqrt((len(own) - 1) / float(end)) for end in ends))
+            if std
+            else None,
             n=len(own),
         )
 
 
 def _rest(cell_id: str) -> str:
     """A cell's id without what its seeds change."""
-    parts = [part for part in cell_id.split(",") if not part.startswith(f"{FACTOR}=")]
+    parts = [part for part in cell_id.split(",") if not part.startswith(f"{SEED_PARTS}=")]
     return ",".join(part for part in parts if part != "base")
 
 
@@ -296,117 +259,31 @@ def _std(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len({*values}) > 1 else 0.0
 
 
-def _interval(std: float, n: int) -> Interval:
-    """95%, of the standard deviation of normal noise."""
-    ends = (special.chdtri(n - 1, tail) for tail in (0.025, 0.975))
-    return Interval(*(std * math.sqrt((n - 1) / float(end)) for end in ends))
-
-
-def _variance_ratio(own: Sequence[float], whole: Sequence[float]) -> Ratio | None:
-    """Of normal noise, with the 95% interval of the F distribution; None where either does not vary.
-
-    Cells that share a part of their randomness vary together, and the interval is then wider than it
-    need be.
-    """
+def _variance_ratio(
+    own: Sequence[float], whole: Sequence[float]
+) -> tuple[float, float, float] | None:
+    """Of normal noise, with the 95% interval of the F distribution; None where either does not vary. Cells
+    that share a part of their randomness vary together, and the interval is wider than it need be."""
     if len(whole) < FEWEST or not _std(own) or not _std(whole):
         return None
     ratio = (_std(own) / _std(whole)) ** 2
-    freedom = len(own) - 1, len(whole) - 1
-    ends = (ratio / float(special.fdtri(*freedom, share)) for share in (0.975, 0.025))
-    return Ratio(ratio, Interval(*ends), len(own))
+    low, high = (
+        ratio / float(special.fdtri(len(own) - 1, len(whole) - 1, share))
+        for share in (0.975, 0.025)
+    )
+    return ratio, low, high
 
 
-# What the test set shows: how well an accuracy is known from its size, and which classes are confused.
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingError(Finding):
-    """How well an accuracy is known from the number of test samples alone."""
-
-    kind = "test_set"
-    text = "test_set"
-    section = "method"
-
-    num_samples: int
-    value: float
-    """The accuracy it is computed for, that of the best cell."""
-    half_width: float
-    """Of its 95% interval over test sets of this size."""
-    half_width_difference: float
-    """Of the difference of two such accuracies; less where both settings fail on the same samples."""
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        def points(value: float) -> str:
-            return self.difference_text(words, value).lstrip("+")
-
-        return super().phrases(words) | {
-            "value_text": metric_value(self.subject, self.value),
-            "error_text": points(self.half_width),
-            "difference_text": points(self.half_width_difference),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConfusedClasses(Finding):
-    """The two classes that the best setting confuses most often."""
-
-    kind = "confused_classes"
-    section = "classes"
-
-    first: str
-    """The class whose samples are taken for the second at least as often as the other way."""
-    second: str
-    num_taken: int
-    """Samples of the first that were taken for the second; this and the next over all seeds."""
-    num_first: int
-    """Samples of the first."""
-    num_other_way: int
-    num_second: int
-    num_wrong: int
-    """Samples of any class that were taken for another."""
-    share: float
-    """Of these, those of the two classes that were taken for each other."""
-    num_tested: int
-    num_samples: int
-    """Of the test set, which every seed is tested on."""
-    num_settings: int
-
-    def statement(self, words: Words) -> str:
-        where = self.fill(words, "confused_where") if self.num_settings > 1 else ""
-        each = "confused_of_one" if self.n == 1 else "confused_of_some"
-        counted = self.fill(words, each)
-        return self.fill(
-            words, self.kind, where=where, counted=counted, share_text=percent(self.share)
-        )
-
-    def phrases(self, words: Words) -> dict[str, object]:
-        return super().phrases(words) | {"first": self.first, "second": self.second}
-
-
-def confused_findings(evidence: Evidence) -> Iterator[Finding]:
-    """One, where the test set has classes and a sample was taken for the wrong one."""
-    confusion = best_confusion(evidence)
-    if confusion is None:
-        return
-    for pair in confusion.pairs()[:1]:
-        counts = confusion.counts
-        num_wrong = confusion.num_tested - confusion.num_right
-        yield ConfusedClasses(
-            subject=confusion.metric,
-            cells=(confusion.cell,),
-            first=confusion.classes[pair.first],
-            second=confusion.classes[pair.second],
-            num_taken=counts[pair.first][pair.second],
-            num_first=confusion.num_of(pair.first),
-            num_other_way=counts[pair.second][pair.first],
-            num_second=confusion.num_of(pair.second),
-            num_wrong=num_wrong,
-            share=confusion.num_confused(pair) / num_wrong,
-            num_tested=confusion.num_tested,
-            num_samples=confusion.num_samples,
-            num_settings=len(evidence.learned),
-            n=len(confusion.seeds),
-        )
+TEST_SET = Kind(
+    "test_set",
+    "method",
+    phrases=lambda found, words: {
+        "value_text": metric_value(found.subject, found.value),
+        "error_text": found.difference_text(words, found.half_width).lstrip("+"),
+        "difference_text": found.difference_text(words, found.half_width_difference).lstrip("+"),
+    },
+)
+"""How well an accuracy, and the difference of two, is known from the number of test samples alone."""
 
 
 def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
@@ -421,7 +298,7 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
     share = (value * num_samples + 2) / (num_samples + 4)
     # Both test sets are drawn: this one and the other.
     half_width = 1.96 * math.sqrt(2 * share * (1 - share) / num_samples)
-    yield SamplingError(
+    yield TEST_SET(
         subject=table.metric,
         cells=(),
         num_samples=num_samples,
@@ -432,141 +309,56 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
     )
 
 
-# How long training takes to get good enough: epochs and seconds to a target.
+def _diverged_text(found: Finding, words: Words) -> str:
+    where = ""
+    if found.median_step is not None:
+        where = found.fill(words, "diverged_where_some" if found.num_in_test else "diverged_where")
+    if found.num_in_test:
+        where += found.fill(words, "diverged_in_test_only")
+    return found.fill(words, "diverged", where=where)
 
 
-@dataclass(frozen=True)
-class EpochValue:
-    """A metric at the end of one epoch, and the seconds of training and testing so far."""
-
-    epoch: int
-    elapsed_s: float
-    value: float
+DIVERGED = Kind("diverged", "learning", rank=2, statement=_diverged_text)
+"""Trials of a cell whose loss stopped being finite, or exploded: in training at the median step, or on the
+test set alone."""
 
 
-@dataclass(frozen=True)
-class ReachedTarget:
-    """When the trials of one cell reached the target."""
-
-    num_trials: int
-    num_reached: int
-    median_epoch: float | None
-    """A trial that never reached it counts as later than all others; None where that is the median trial.
-    Likewise the next."""
-    median_elapsed_s: float | None
-    epochs: tuple[float, ...] = ()
-    """Of every trial; infinite where it never reached the target."""
-
-
-def first_reached(epochs: Sequence[EpochValue], target: Target) -> EpochValue | None:
-    """The first epoch that meets the target, even if a later one falls back; `None`: never."""
-    ordered = sorted(epochs, key=lambda epoch: epoch.epoch)
-    return next((epoch for epoch in ordered if target.is_met_by(epoch.value)), None)
-
-
-def time_to_target(trials: Sequence[Sequence[EpochValue]], target: Target) -> ReachedTarget:
-    """Over the trials of one cell; a trial without epochs never reached it."""
-    reached = [first_reached(epochs, target) for epochs in trials]
-    epochs = tuple(math.inf if one is None else float(one.epoch) for one in reached)
-    seconds = [math.inf if one is None else one.elapsed_s for one in reached]
-    return ReachedTarget(
-        num_trials=len(trials),
-        num_reached=sum(one is not None for one in reached),
-        median_epoch=censored_median(epochs) if epochs else None,
-        median_elapsed_s=censored_median(seconds) if seconds else None,
-        epochs=epochs,
+def _target_text(found: Finding, words: Words) -> str:
+    key = "target_reached" if found.num_reached else "target_never"
+    if found.num_reached and found.median_epoch is None:
+        key = "target_seldom"
+    return found.fill(
+        words,
+        key,
+        target_text=metric_value(found.subject, found.target),
+        epochs=_epochs(found.median_epoch, words),
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diverged(Finding):
-    """Trials of a cell whose loss stopped being finite, or exploded."""
-
-    kind = "diverged"
-    section = "learning"
-    rank = 2
-
-    num_diverged: int
-    num_in_training: int
-    num_in_test: int
-    """Trials whose training losses all were finite, but not the loss on the test set."""
-    median_step: float | None
-    """Of those in training: the first update whose loss was not finite."""
-
-    def statement(self, words: Words) -> str:
-        parts = []
-        if self.median_step is not None:
-            key = "diverged_where_some" if self.num_in_test else "diverged_where"
-            parts.append(self.fill(words, key))
-        if self.num_in_test:
-            parts.append(self.fill(words, "diverged_in_test_only"))
-        return self.fill(words, "diverged", where="".join(parts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimeToTarget(Finding):
-    """How long the trials of a cell took to reach a target."""
-
-    kind = "time_to_target"
-    section = "learning"
-    rank = 12
-
-    target: float
-    num_reached: int
-    median_epoch: float | None
-    median_s: float | None
-
-    def statement(self, words: Words) -> str:
-        key = "target_reached" if self.num_reached else "target_never"
-        if self.num_reached and self.median_epoch is None:
-            key = "target_seldom"
-        return self.fill(
-            words,
-            key,
-            target_text=metric_value(self.subject, self.target),
-            epochs=_epochs(self.median_epoch, words),
-        )
-
-    @property
-    def says_something(self) -> bool:
-        return self.num_reached > 0
-
-    @property
-    def weight(self) -> float:
-        return self.num_reached / self.n - 1e-9 * (self.median_s or 0.0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimeDifference(Finding):
-    """Whether a change of one factor makes the target be reached earlier, or at all."""
-
-    kind = "time_difference"
-    section = "factors"
-    test = "times"
-
-    target: float
-    epoch_a: float | None
-    """The median over trials; None where half or more never reached it."""
-    epoch_b: float | None
-    never_a: int
-    never_b: int
-    p: float
-    """Of the rank sum, by permutation, adjusted for all such comparisons."""
-
-    def statement(self, words: Words) -> str:
-        first, second = (_epochs(epoch, words) for epoch in (self.epoch_a, self.epoch_b))
-        return self.fill(
-            words,
-            "time_different" if self.verdict == "different" else "time_open",
-            target_text=metric_value(self.subject, self.target),
-            times=arrow((first, second)),
-        )
+TIME_TO_TARGET = Kind(
+    "time_to_target",
+    "learning",
+    rank=12,
+    statement=_target_text,
+    weight=lambda found: found.num_reached / found.n - 1e-9 * (found.median_s or 0.0),
+)
+TIME_DIFFERENCE = Kind(
+    "time_difference",
+    "factors",
+    test="times",
+    statement=lambda found, words: found.fill(
+        words,
+        "time_different" if found.verdict == "different" else "time_open",
+        target_text=metric_value(found.subject, found.target),
+        times=arrow(_epochs(epoch, words) for epoch in (found.epoch_a, found.epoch_b)),
+    ),
+)
+"""Whether a change of one factor makes the target be reached earlier, or at all: `p` of the rank sum, by
+permutation; an epoch is None where half of the trials or more never reached it."""
 
 
 def _epochs(epoch: float | None, words: Words) -> str:
-    if epoch is None:
-        return words("never")
-    return words.counted("one_epoch", "epochs", epoch)
+    return words("never") if epoch is None else words.counted("one_epoch", "epochs", epoch)
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -577,23 +369,17 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     for metric in compared_metrics(evidence)[:1]:
         table = metric_table(evidence, metric)
         if len(table.cells) > 1:
-            own = [one for one in effects if isinstance(one, Effect) and one.subject == metric]
+            own = [one for one in effects if one.of_kind in EFFECTS and one.subject == metric]
             yield from best_findings(evidence, table, own)
             yield from pattern_findings(evidence, table)
         yield from spread_findings(evidence, metric)
         yield from sampling_findings(evidence, table)
     yield from confused_findings(evidence)
-    yield from _divergence(evidence)
-    for metric, target in evidence.study.targets.items():
-        yield from _times_to_target(evidence, target_of(metric, target))
-
-
-def _divergence(evidence: Evidence) -> Iterator[Finding]:
     for cell, seeds in evidence.learned.items():
         trials = [learned.trial for learned in seeds.values() if learned.trial.state == "diverged"]
         steps = [trial.diverged_at_step for trial in trials if trial.diverged_at_step is not None]
         if trials:
-            yield Diverged(
+            yield DIVERGED(
                 subject="train/loss",
                 cells=(cell,),
                 num_diverged=len(trials),
@@ -602,64 +388,71 @@ def _divergence(evidence: Evidence) -> Iterator[Finding]:
                 median_step=statistics.median(steps) if steps else None,
                 n=len(seeds),
             )
+    for metric, target in evidence.study.targets.items():
+        yield from _times_to_target(evidence, target_of(metric, target))
+
+
+class Reached(NamedTuple):
+    """When a trial reached a target; infinite where it never did."""
+
+    epoch: float
+    elapsed_s: float
+
+
+def first_reached(epochs: Sequence[Line], target: Target) -> Reached:
+    """The first epoch that meets the target, even if a later one falls back."""
+    for line in sorted(epochs, key=lambda line: int(line["epoch"])):
+        value = line.get(target.metric)
+        if value is not None and target.is_met_by(float(value)):
+            return Reached(float(line["epoch"]), float(line["time_s"]))
+    return Reached(math.inf, math.inf)
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
-    """Of every cell, then every cell against its reference."""
-    times = {
-        cell.id: time_to_target(trials, target)
-        for cell in evidence.cells
-        if (trials := _trials_of(evidence, cell.id, target.metric))
-    }
-    for cell, reached in times.items():
-        yield TimeToTarget(
+    """Of every cell, then every cell against its reference. One that was stopped from outside might yet
+    have reached it, and does not count."""
+    times: dict[str, list[Reached]] = {}
+    for cell in (one.id for one in evidence.cells):
+        learned = evidence.learned.get(cell, {}).values()
+        ended = [one.epochs for one in learned if one.trial.state in ENDED_WELL]
+        if ended:
+            times[cell] = [first_reached(epochs, target) for epochs in ended]
+    never = {cell: sum(math.isinf(one.epoch) for one in own) for cell, own in times.items()}
+    medians = {cell: censored_median([one.epoch for one in own]) for cell, own in times.items()}
+    for cell, own in times.items():
+        yield TIME_TO_TARGET(
             subject=target.metric,
             cells=(cell,),
             target=target.value,
-            num_reached=reached.num_reached,
-            median_epoch=reached.median_epoch,
-            median_s=reached.median_elapsed_s,
-            n=reached.num_trials,
+            num_reached=len(own) - never[cell],
+            median_epoch=medians[cell],
+            median_s=censored_median([one.elapsed_s for one in own]),
+            n=len(own),
         )
-    pairs = [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= times.keys()]
     tested = [
         (pair, p)
-        for pair in pairs
-        if (p := rank_p(*(times[cell].epochs for cell in pair.ids))) is not None
+        for pair in contrasts(evidence.cells)
+        if {*pair.ids} <= times.keys()
+        and (p := rank_p(*([one.epoch for one in times[cell]] for cell in pair.ids))) is not None
     ]
     for pair, p in tested:
-        a, b = (times[cell] for cell in pair.ids)
+        a, b = pair.ids
         adjusted = min(1.0, p * len(tested))
-        yield TimeDifference(
+        yield TIME_DIFFERENCE(
             subject=target.metric,
             factor=pair.factor,
             levels=pair.levels,
             cells=pair.ids,
             target=target.value,
-            epoch_a=a.median_epoch,
-            epoch_b=b.median_epoch,
-            never_a=a.num_trials - a.num_reached,
-            never_b=b.num_trials - b.num_reached,
+            epoch_a=medians[a],
+            epoch_b=medians[b],
+            never_a=never[a],
+            never_b=never[b],
             p=adjusted,
-            n=min(a.num_trials, b.num_trials),
+            n=min(len(times[a]), len(times[b])),
             verdict="different" if adjusted <= LEVEL else "cannot tell",
         )
 
-
-def _trials_of(evidence: Evidence, cell: str, metric: str) -> list[list[EpochValue]]:
-    return [
-        [
-            EpochValue(int(line["epoch"]), float(line["time_s"]), float(line[metric]))
-            for line in learned.epochs
-            if line.get(metric) is not None
-        ]
-        for learned in evidence.learned.get(cell, {}).values()
-        # One that was stopped from outside might yet have reached it.
-        if learned.trial.state in ENDED_WELL
-    ]
-
-
-# What was learned, as tables: each cell's means, and every epoch.
 
 EpochRow = tuple[TrialRecord, Line]
 
@@ -717,7 +510,9 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         words.sentences(
             words("learn_table_note"),
             _beside_text(evidence, words),
-            _best_text(evidence, words),
+            words("learn_table_best")
+            if any(cell.settings.keep_best for cell in evidence.cells)
+            else "",
             words("learn_table_script") if evidence.study.script is not None else "",
             _engine_text(evidence, words),
         ),
@@ -731,12 +526,6 @@ def _beside_text(evidence: Evidence, words: Words) -> str:
     if evidence.measured:
         return words("learn_table_beside_cost")
     return words("learn_table_beside") if len(evidence.trials) > 1 else ""
-
-
-def _best_text(evidence: Evidence, words: Words) -> str:
-    """Which epoch the values are of, where that is not the last."""
-    keeps = any(cell.settings.keep_best for cell in evidence.cells)
-    return words("learn_table_best") if keeps else ""
 
 
 def epoch_table(evidence: Evidence, words: Words) -> Table | None:
@@ -866,8 +655,6 @@ def _settings(evidence: Evidence, words: Words) -> str:
     ]
     return words.listed(parts)
 
-
-# Curves: metrics over training, the mean over seeds of each cell, from the curves of the trials.
 
 MOST_POINTS = 120
 """Points of one curve; a longer one is thinned out and keeps its last point."""
@@ -1081,8 +868,6 @@ def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
     highest = 100.0 if is_share(curves.metric) else math.inf
     return fitted_axis(rows, room=ABOVE if cut else 1.0, highest=highest)
 
-
-# What was learned: curves over training, where every cell ended, time to the targets.
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 

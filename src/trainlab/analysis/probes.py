@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import special
@@ -25,7 +25,7 @@ from trainlab.analysis.charts import (
 )
 from trainlab.analysis.document import Block, Column, Entry, Figure, Paragraph, Row, Section, Table
 from trainlab.analysis.evidence import ProbedTrial
-from trainlab.analysis.finding import Finding, RunData
+from trainlab.analysis.finding import Finding, Kind, RunData
 from trainlab.analysis.learning import CurvePoint, Curves, curve_rows, thinned
 from trainlab.analysis.tables import first_bullets, within
 from trainlab.record.learning_record import FiredRecord, ProbeRecord
@@ -33,6 +33,7 @@ from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 
+T = TypeVar("T")
 FEWEST_POINTS = 3
 """With fewer points no growth is fitted."""
 MOST_ITERATIONS = 200
@@ -139,8 +140,6 @@ def _log_step(line: ProbeRecord, exponent: float) -> float:
     return float(mean) / (2 * exponent)
 
 
-# What probes show: gradients that vanish, explode or pile up, dead units, updates out of proportion.
-
 GRADIENTS = ("grad_output", "grad_input", "grad")
 NORMS = ("sq_sum", "norm")
 VANISHED, EXPLODED = 1e-3, 1e3
@@ -157,130 +156,35 @@ RECTIFIERS = ("relu", "relu6")
 """Functions whose units can die: below zero they give nothing and pass no gradient on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeFinding(Finding):
-    """A finding of a probe at one layer of one cell; the layer is its subject."""
-
-    section = "probes"
-
-    probe: str
+def _ratio_text(found: Finding, words: Words) -> str:
+    key = f"update_{found.side}" if found.of_kind is UPDATE_RATIO else found.text
+    zeros = [found.fill(words, "zeros_apart")] if found.num_zero else []
+    return words.sentences(found.fill(words, key), *zeros)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RatioFinding(ProbeFinding):
-    """One that rests on a geometric mean of ratios over seeds."""
-
-    ratio: float
-    num_zero: int
-    """Seeds whose ratio is exactly zero, which no geometric mean can hold; 0 where all of them are."""
-
-    def statement(self, words: Words) -> str:
-        text = self.fill(words, self._text)
-        return words.sentences(text, self.fill(words, "zeros_apart")) if self.num_zero else text
-
-    @property
-    def _text(self) -> str:
-        return self.text
+def _dead_text(found: Finding, words: Words) -> str:
+    is_one = found.first_step == found.last_step
+    key = "in_epoch" if found.every == "epoch" else "in_update" if is_one else "in_updates"
+    return found.fill(words, found.text, period=found.fill(words, key))
 
 
-@dataclass(frozen=True, kw_only=True)
-class VanishingGradient(RatioFinding):
-    """A layer whose gradient is far smaller than that of the last layer of the same probe."""
-
-    kind = "vanishing_gradient"
-    text = "gradient_vanishes"
-    rank = 4
-
-    compared_with: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplodingGradient(RatioFinding):
-    """A layer whose gradient is far larger than that of the last layer of the same probe."""
-
-    kind = "exploding_gradient"
-    text = "gradient_explodes"
-    rank = 5
-
-    compared_with: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowingGradient(RatioFinding):
-    """A gradient that grew a hundredfold while training."""
-
-    kind = "growing_gradient"
-    text = "gradient_grew"
-    rank = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrokenGradient(ProbeFinding):
-    """A gradient that was not finite."""
-
-    kind = "broken_gradient"
-    text = "gradient_not_finite"
-    rank = 5
-
-    num_not_finite: int
-    median_step: float
-    """The end of the first period with such a value: it came up then or before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Accumulation(ProbeFinding):
-    """How gradients that are never reset grow."""
-
-    kind = "accumulation"
-    text = "gradient_accumulates"
-    rank = 3
-
-    exponent: float
-    times: float
-    first_step: float
-    """The middle of the first period; likewise of the last."""
-    last_step: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeadUnits(ProbeFinding):
-    """A layer many of whose units never fired in the last period."""
-
-    kind = "dead_units"
-    text = "units_dead"
-    rank = 6
-
-    share: float
-    every: str
-    """As the probe was asked for: `epoch`, `step` or a number of steps."""
-    epoch: int
-    first_step: int
-    """The first update of the period, and its last."""
-    last_step: int
-
-    def statement(self, words: Words) -> str:
-        if self.every == "epoch":
-            period = self.fill(words, "in_epoch")
-        elif self.first_step == self.last_step:
-            period = self.fill(words, "in_update")
-        else:
-            period = self.fill(words, "in_updates")
-        return self.fill(words, self.text, period=period)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpdateRatio(RatioFinding):
-    """A weight whose updates are out of proportion to itself, in the last period."""
-
-    kind = "update_ratio"
-
-    side: Literal["above", "below"]
-    healthy_low: float = HEALTHY[0]
-    healthy_high: float = HEALTHY[1]
-
-    @property
-    def _text(self) -> str:
-        return "update_above" if self.side == "above" else "update_below"
+# Each is about one layer of one cell, its subject. A ratio is a geometric mean over seeds; seeds in which
+# it is zero are counted apart.
+VANISHING = Kind(
+    "vanishing_gradient", "probes", rank=4, text="gradient_vanishes", statement=_ratio_text
+)
+EXPLODING = Kind(
+    "exploding_gradient", "probes", rank=5, text="gradient_explodes", statement=_ratio_text
+)
+GROWING = Kind("growing_gradient", "probes", rank=5, text="gradient_grew", statement=_ratio_text)
+BROKEN = Kind("broken_gradient", "probes", rank=5, text="gradient_not_finite")
+"""A gradient that was not finite, by the end of the median step's period."""
+ACCUMULATION = Kind("accumulation", "probes", rank=3, text="gradient_accumulates")
+"""How gradients that are never reset grow, from the middle of the first period to that of the last."""
+DEAD_UNITS = Kind("dead_units", "probes", rank=6, text="units_dead", statement=_dead_text)
+"""A layer many of whose units never fired in the last period."""
+UPDATE_RATIO = Kind("update_ratio", "probes", statement=_ratio_text)
+"""A weight whose updates are out of proportion to itself, in the last period."""
 
 
 def probe_findings(trials: Sequence[ProbedTrial]) -> Iterator[Finding]:
@@ -348,28 +252,30 @@ def _ends(estimate: Mean | Ratio) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-def _shared_fields(cell: str, probe: str, target: str, estimate: Mean | Ratio) -> dict[str, Any]:
-    """The fields shared by all findings that rest on an estimate over seeds."""
-    fields = {"subject": target, "cells": (cell,), "probe": probe}
-    return {**fields, "n": estimate.n, "interval": estimate.interval}
+def _found(
+    kind: Kind, cell: str, key: tuple[str, str], estimate: Mean | Ratio, **values: Any
+) -> Finding:
+    probe, target = key
+    return kind(
+        subject=target,
+        cells=(cell,),
+        n=estimate.n,
+        interval=estimate.interval,
+        probe=probe,
+        **values,
+    )
 
 
 def _broken(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
-    for probe, target in _targets(group, GRADIENTS):
-        steps = [
-            [line.step for line in probed.series(probe, target) if line.not_finite]
+    for key in _targets(group, GRADIENTS):
+        first = [
+            next((line.step for line in probed.series(*key) if line.not_finite), None)
             for probed in group
         ]
-        first_steps = [of_trial[0] for of_trial in steps if of_trial]
-        if first_steps:
-            yield BrokenGradient(
-                subject=target,
-                cells=(cell,),
-                probe=probe,
-                num_not_finite=len(first_steps),
-                median_step=statistics.median(first_steps),
-                n=len(group),
-            )
+        if steps := [step for step in first if step is not None]:
+            median = statistics.median(steps)
+            over = Mean(median, None, None, len(group))
+            yield _found(BROKEN, cell, key, over, num_not_finite=len(steps), median_step=median)
 
 
 def _depth(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
@@ -380,44 +286,40 @@ def _depth(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
             pairs = [(probed.last(probe, target), probed.last(probe, last)) for probed in group]
             ratios = [per_element(a) / per_element(b) for a, b in pairs if a and b and b.value]
             ratio, num_zero = _geometric_mean(ratios)
-            if ratio is None:
-                continue
-            low, high = _ends(ratio)
-            if high < VANISHED or low > EXPLODED:
-                yield (VanishingGradient if high < VANISHED else ExplodingGradient)(
-                    ratio=ratio.value,
-                    num_zero=num_zero,
-                    compared_with=last,
-                    **_shared_fields(cell, probe, target, ratio),
-                )
+            kind = _beyond(ratio, VANISHED, EXPLODED, VANISHING, EXPLODING)
+            if ratio is not None and kind is not None:
+                values = {"ratio": ratio.value, "num_zero": num_zero, "compared_with": last}
+                yield _found(kind, cell, (probe, target), ratio, **values)
 
 
 def _growing(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
-    for probe, target in _targets(group, GRADIENTS, _is_weight):
-        all_series = [probed.series(probe, target) for probed in group]
+    for key in _targets(group, GRADIENTS, _is_weight):
+        all_series = [probed.series(*key) for probed in group]
         ends = [(lines[0], lines[-1]) for lines in all_series if len(lines) > 1]
         ratios = [per_step_norm(last) / per_step_norm(first) for first, last in ends if first.value]
         ratio, num_zero = _geometric_mean(ratios)
         if ratio is not None and _ends(ratio)[0] > GROWN:
-            shared = _shared_fields(cell, probe, target, ratio)
-            yield GrowingGradient(ratio=ratio.value, num_zero=num_zero, **shared)
+            yield _found(GROWING, cell, key, ratio, ratio=ratio.value, num_zero=num_zero)
 
 
 def _accumulation(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
-    for probe, target in _targets(group, ("grad",), _is_weight):
+    for key in _targets(group, ("grad",), _is_weight):
         # A period without any gradient has no place on a curve of powers.
-        curves = [[x for x in probed.series(probe, target) if x.value] for probed in group]
+        curves = [[x for x in probed.series(*key) if x.value] for probed in group]
         slopes = (growth_exponent(lines) for lines in curves)
         exponent = mean_of([slope for slope in slopes if slope is not None])
         longer = [lines for lines in curves if len(lines) > 1]
         times, _ = _geometric_mean([per_step_norm(x[-1]) / per_step_norm(x[0]) for x in longer])
         if exponent is not None and times is not None:
-            yield Accumulation(
+            yield _found(
+                ACCUMULATION,
+                cell,
+                key,
+                exponent,
                 exponent=exponent.value,
                 times=times.value,
                 first_step=middle_step(longer[0][0]),
                 last_step=middle_step(longer[0][-1]),
-                **_shared_fields(cell, probe, target, exponent),
             )
 
 
@@ -434,49 +336,54 @@ def _dead(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
         for line in probed.lines
         if line.reducer == "dead_fraction" and (line.probe, line.target) in rectified
     )
-    for probe, target in targets:
-        last = _latest([line for probed in group if (line := probed.last(probe, target))])
+    for key in targets:
+        last = [line for probed in group if (line := probed.last(*key))]
+        # Of the latest period: a trial that ended early has none of it.
+        last = [line for line in last if line.step == max(one.step for one in last)]
         share = mean_of([line.value for line in last if line.value is not None])
         if share is not None and _ends(share)[0] >= MANY_DEAD:
-            yield DeadUnits(
+            yield _found(
+                DEAD_UNITS,
+                cell,
+                key,
+                share,
                 share=share.value,
                 every=last[0].every,
                 epoch=last[0].epoch,
                 first_step=last[0].step - last[0].num_steps + 1,
                 last_step=last[0].step,
-                **_shared_fields(cell, probe, target, share),
             )
-
-
-def _latest(lines: Sequence[ProbeRecord]) -> list[ProbeRecord]:
-    """Those of the latest period: a trial that ended early has none of it."""
-    step = max((line.step for line in lines), default=0)
-    return [line for line in lines if line.step == step]
 
 
 def _updates(cell: str, group: Sequence[ProbedTrial]) -> Iterator[Finding]:
-    weights = _targets(group, ("weight",), _is_dense_weight)
-    weight_probes = {target: probe for probe, target in weights}
+    weights = {target: probe for probe, target in _targets(group, ("weight",), _is_dense_weight)}
     for probe, target in _targets(group, ("update",), _is_dense_weight):
-        if target not in weight_probes:
+        if target not in weights:
             continue
-        update_and_weight = ((probe, target), (weight_probes[target], target))
-        pairs = [[probed.last(*key) for key in update_and_weight] for probed in group]
+        pairs = [(one.last(probe, target), one.last(weights[target], target)) for one in group]
         ratios = [per_step_norm(a) / per_step_norm(b) for a, b in pairs if a and b and b.value]
         ratio, num_zero = _geometric_mean(ratios)
-        if ratio is None:
-            continue
-        low, high = _ends(ratio)
-        if high < HEALTHY[0] or low > HEALTHY[1]:
-            yield UpdateRatio(
+        side = _beyond(ratio, *HEALTHY, "below", "above")
+        if ratio is not None and side is not None:
+            yield _found(
+                UPDATE_RATIO,
+                cell,
+                (probe, target),
+                ratio,
                 ratio=ratio.value,
                 num_zero=num_zero,
-                side="below" if high < HEALTHY[0] else "above",
-                **_shared_fields(cell, probe, target, ratio),
+                side=side,
+                healthy_low=HEALTHY[0],
+                healthy_high=HEALTHY[1],
             )
 
 
-# One quantity that probes recorded, at all its layers: over training and by depth.
+def _beyond(ratio: Ratio | None, low: float, high: float, below: T, above: T) -> T | None:
+    """Which of the two it is, where the whole interval lies beyond a bound."""
+    if ratio is None:
+        return None
+    return below if _ends(ratio)[1] < low else above if _ends(ratio)[0] > high else None
+
 
 MOST_LAYERS = 12
 """Lines of one chart over training; the chart by depth has all layers."""
@@ -734,8 +641,6 @@ def _evenly(names: Sequence[str], most: int) -> list[str]:
     return [names[round(n * (len(names) - 1) / (most - 1))] for n in range(most)]
 
 
-# Charts of what probes recorded: over training, and by depth.
-
 VALUE = ",.4~g"
 HEIGHT = 260
 DASHED, SOLID = [5, 4], [1, 0]
@@ -910,8 +815,6 @@ def _lift_zeros(rows: Sequence[Spec], axis: Spec) -> None:
         if axis.get("type") == "log" and row["y"] <= 0:
             row["y"] = axis["domain"][0]
 
-
-# Inside the network: what the probes saw, by depth, over training and in words.
 
 MOST_FIGURES = 12
 """Charts of probes; the data files have every value."""

@@ -27,7 +27,7 @@ from trainlab.analysis.learning import epoch_table, learn_table
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.method import overhead_text, overheads
 from trainlab.analysis.operators import TOP, Sort, operator_table, outside_us, ranked
-from trainlab.analysis.overview import Unfinished, divergence_text, findings, note_counts, shortened
+from trainlab.analysis.overview import divergence_text, findings, note_counts, shortened
 from trainlab.analysis.roofline import step_roofline
 from trainlab.analysis.scripts import script_times, seen_table, step_parts_table, time_table
 from trainlab.analysis.tables import bullets
@@ -113,7 +113,7 @@ def print_summary(
 def print_answer(console: Console, data: RunData, words: Words) -> None:
     """The question and its answer, why it is so, and what is left open."""
     for finding in data.findings:
-        if isinstance(finding, Unfinished):
+        if finding.kind == "unfinished":
             say(console, finding.sentence(words), "yellow")
     found = answer(data.evidence, data.findings, words)
     parts = {
