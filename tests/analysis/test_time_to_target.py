@@ -1,46 +1,27 @@
 import math
 
-from trainlab.analysis.learning import EpochValue, first_reached, time_to_target
+from trainlab.analysis.learning import Reached, first_reached
 from trainlab.spec.study import Target
+from trainlab.stats.ranks import censored_median
 
-ACCURATE = Target("test/accuracy", "at least", 0.9)
+ACCURACY = Target("test/accuracy", "at least", 0.9)
 
 
-def trial(*values: float, epoch_s: float = 2.0) -> list[EpochValue]:
-    return [EpochValue(epoch, epoch * epoch_s, value) for epoch, value in enumerate(values, 1)]
+def epochs(*values: float | None) -> list[dict[str, float | None]]:
+    """Ten seconds an epoch."""
+    return [
+        {"epoch": number, "time_s": 10.0 * number, "test/accuracy": value}
+        for number, value in enumerate(values, start=1)
+    ]
 
 
 def test_the_first_epoch_that_meets_the_target_counts_even_if_a_later_one_falls_back() -> None:
-    assert first_reached(trial(0.5, 0.9, 0.8, 0.95), ACCURATE) == EpochValue(2, 4.0, 0.9)
+    assert first_reached(epochs(0.5, 0.92, 0.88), ACCURACY) == Reached(2, 20.0)
+    assert first_reached(epochs(0.5, 0.9)[::-1], ACCURACY) == Reached(2, 20.0)
 
 
-def test_loss_is_reached_from_above() -> None:
-    low = Target("test/loss", "at most", 0.3)
-    assert first_reached(trial(0.5, 0.31, 0.3), low) == EpochValue(3, 6.0, 0.3)
-
-
-def test_what_never_gets_there_or_diverges_has_no_time() -> None:
-    assert first_reached(trial(0.5, 0.89), ACCURATE) is None
-    assert first_reached(trial(math.nan, math.inf), ACCURATE) is None
-    assert first_reached(trial(-math.inf), Target("test/loss", "at most", 0.3)) is None
-    assert first_reached([], ACCURATE) is None
-
-
-def test_points_need_not_come_in_order() -> None:
-    assert first_reached(trial(0.5, 0.9, 0.95)[::-1], ACCURATE) == EpochValue(2, 4.0, 0.9)
-
-
-def test_a_cell_says_how_many_got_there_and_when() -> None:
-    trials = [trial(0.9), trial(0.1, 0.9), trial(0.1, 0.1, 0.9, epoch_s=1.0), trial(0.1, 0.2), []]
-    found = time_to_target(trials, ACCURATE)
-    assert (found.num_reached, found.num_trials) == (3, 5)
-    # Epochs 1, 2, 3 and 2, 4, 3 seconds, and two that never got there: they are later than all.
-    assert (found.median_epoch, found.median_elapsed_s) == (3, 4)
-    assert found.epochs == (1, 2, 3, math.inf, math.inf)
-    assert time_to_target(trials[2:], ACCURATE).median_epoch is None
-
-
-def test_a_cell_without_trials_has_no_median() -> None:
-    empty = time_to_target([], ACCURATE)
-    assert (empty.num_trials, empty.num_reached) == (0, 0)
-    assert (empty.median_epoch, empty.median_elapsed_s) == (None, None)
+def test_a_trial_that_never_gets_there_is_later_than_all_others() -> None:
+    for never in (epochs(0.5, None), epochs()):
+        assert first_reached(never, ACCURACY) == Reached(math.inf, math.inf)
+    assert censored_median([2.0, 3.0, math.inf]) == 3.0
+    assert censored_median([2.0, math.inf, math.inf]) is None
