@@ -47,7 +47,6 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
     "resolve": ("errors", "spec", "plan"),
     "words": ("errors", "spec"),
     "machine": ("errors", "spec", "record"),
-    "analysis": READERS,  # until the tables of costs lie beside their subjects
     "lab": (*MAKERS, *READERS),
     "cli": (*MAKERS, *READERS, "lab"),
 }

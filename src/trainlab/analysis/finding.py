@@ -6,7 +6,7 @@ the function that finds them; the texts in `trainlab.words` refer to the values 
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
@@ -85,7 +85,7 @@ SHARED = (*("subject", "cells", "n", "factor", "levels", "interval", "verdict", 
 class Finding:
     """One thing a study has shown, or could not show. Its values are read as attributes."""
 
-    of_kind: Kind = Kind("", "run")
+    of_kind: Kind
     subject: str
     """A metric (`test/accuracy`), a cost (`train/sample_us`), an operator, a layer."""
     cells: tuple[str, ...]
@@ -171,10 +171,8 @@ class Finding:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """The fields of its own kind, by name: for programs."""
-        names = (one.name for one in fields(self))
-        own = {name: getattr(self, name) for name in names if name not in SHARED_FIELDS}
-        return {**self.values, **own}
+        """Its values, by name: for programs."""
+        return dict(self.values)
 
     @property
     def mode(self) -> str:
@@ -243,9 +241,6 @@ class Finding:
     @property
     def _factor(self) -> str:
         return short_name(self.factor or "")
-
-
-SHARED_FIELDS = frozenset(one.name for one in fields(Finding))
 
 
 def by_importance(findings: Iterable[Finding]) -> list[Finding]:
