@@ -2,7 +2,7 @@ import math
 
 from trainlab.analysis.learning import Reached, first_reached
 from trainlab.spec.study import Target
-from trainlab.stats.ranks import censored_median
+from trainlab.stats.means import censored_median
 
 ACCURACY = Target("test/accuracy", "at least", 0.9)
 

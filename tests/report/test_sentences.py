@@ -51,8 +51,9 @@ def numbers_in(text: str) -> set[str]:
     return {match.rstrip(",").lstrip("+") for match in NUMBER.findall(without_fixed(text))}
 
 
-def changed(found: Finding, **values: Any) -> Finding:
-    return replace(found, values={**found.values, **values})
+def changed(found: Finding, **given: Any) -> Finding:
+    shared = {name: given.pop(name) for name in SHARED if name in given}
+    return replace(found, **shared, values={**found.values, **given})
 
 
 def tellable(found: Finding) -> set[str]:
@@ -326,11 +327,6 @@ def effect(**given: Any) -> Finding:
         verdict="cannot tell",
     )
     return changed(made, **given)
-
-
-def changed(found: Finding, **given: Any) -> Finding:
-    shared = {name: given.pop(name) for name in SHARED if name in given}
-    return replace(found, **shared, values={**found.values, **given})
 
 
 def test_one_seed_is_told_to_be_too_few() -> None:
