@@ -48,11 +48,9 @@ LOOPS = {
 there is), the batch, and whether a loader gives it."""
 BOUNDS_PERCENT = {
     "cpu": dict.fromkeys(LOOPS, 3.0) | {"5 ms": 1.0, MNIST: 1.0},
-    "cuda": dict.fromkeys((*LOOPS, MNIST), 3.0),
+    "cuda": dict.fromkeys((*LOOPS, MNIST), 2.0),
 }
-for of_device in BOUNDS_PERCENT.values():
-    of_device |= dict.fromkeys(("one layer, no loader", "one layer"), 25.0)
-"""The most that watching a training may add; the shortest steps there are take tens of microseconds."""
+"""The most that watching a training may add."""
 
 Run = Callable[[], None]
 
