@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import Verb
@@ -74,11 +74,6 @@ def test_parquet_has_the_same_tables_with_numbers_as_numbers(
         assert pd.api.types.is_integer_dtype(as_typed["batch_size [samples]"])
 
 
-def test_a_run_without_cost_has_no_cost_table(tmp_path: Path) -> None:
-    run = open_run(Fabricated().write(tmp_path / "r", made_study()).path)
-    assert [path.name for path in run.export("csv").paths] == ["results.csv", "curves.csv"]
-
-
 def environments(tex: str) -> list[str]:
     return re.findall(r"\\(?:begin|end)\{(\w+)\}", tex)
 
@@ -114,18 +109,11 @@ def test_latex_compiles(made: RunFolder, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "document.pdf").stat().st_size > 1000
 
 
+@settings(max_examples=15)
 @given(st.text())
 def test_no_text_breaks_out_of_a_latex_table(text: str) -> None:
     tex = escaped(text)
-    for command in (
-        "textbackslash",
-        "textasciitilde",
-        "textasciicircum",
-        "textless",
-        "textgreater",
-    ):
-        tex = tex.replace(f"\\{command}{{}}", "")
-    tex = re.sub(r"\\(textbar|textquotedbl|ldots)\{\}|\$\\?[\w-]+\$|\{[\[\]]\}", "", tex)
+    tex = re.sub(r"\\(text[a-z]+|ldots)\{\}|\$\\?[\w-]+\$|\{[\[\]]\}", "", tex)
     assert not re.search(r"[\\{}&%$#_~^\[\]\n]", re.sub(r"\\[{}&%$#_]", "", tex))
 
 
@@ -146,13 +134,7 @@ def trace(pid: int, start_us: float) -> dict[str, Any]:
                 "ts": start_us + 2,
                 "bp": "e",
             },
-            {
-                "ph": "M",
-                "name": "process_name",
-                "pid": "Spans",
-                "tid": 0,
-                "args": {"name": "Spans"},
-            },
+            {"ph": "M", "name": "process_name", "pid": "S", "tid": 0, "args": {"name": "Spans"}},
         ]
     }
 
@@ -222,13 +204,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("line", WRONG)
-def test_what_cannot_be_exported_is_told_in_one_line(
-    line: str, trainlab: Verb, tmp_path: Path
-) -> None:
+def test_what_cannot_be_exported_is_told_in_one_line(trainlab: Verb, tmp_path: Path) -> None:
     Fabricated().write(tmp_path / "r", made_study())
-    english, chinese = WRONG[line]
-    assert trainlab("export", *line.split(), code=2).stderr == f"trainlab: {english}\n"
-    told = trainlab("export", *line.split(), "--lang", "zh", code=2).stderr
-    assert chinese in told
-    assert told.count("\n") == 1
+    for line, (english, chinese) in WRONG.items():
+        assert trainlab("export", *line.split(), code=2).stderr == f"trainlab: {english}\n"
+        told = trainlab("export", *line.split(), "--lang", "zh", code=2).stderr
+        assert chinese in told
+        assert told.count("\n") == 1

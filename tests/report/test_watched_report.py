@@ -14,7 +14,7 @@ from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.learning import metric_curves
 from trainlab.analysis.overview import data_of
 from trainlab.cli.run_summary import evidence_json, print_summary
-from trainlab.export.tables import tables_of
+from trainlab.export.frames import tables_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import ModelRow, OptimizerRow
 from trainlab.report.contents import report_of

@@ -1,7 +1,8 @@
 """The main tables of a run as LaTeX with booktabs: means with half-widths, costs, comparisons by factor."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from trainlab.analysis.cost import measured_cell
 from trainlab.analysis.document import Entry, Table
@@ -23,14 +24,23 @@ PREAMBLE = r"""\documentclass{article}
 \input{tables}
 \end{document}
 """
+TABLE = r"""\begin{table}[htbp]
+\centering\small
+\caption{%s}
+\label{tab:trainlab-%d}
+\begin{tabular}{%s}
+\toprule
+%s
+\bottomrule
+\end{tabular}
+%s\end{table}
+"""
 CHINESE = "\\usepackage{ctex} % compile with xelatex\n"
 SPECIAL: Mapping[str, str] = {
+    **{letter: f"\\{letter}" for letter in "{}&%$#_"},
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    **{letter: f"\\{letter}" for letter in "&%$#_"},
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
@@ -64,34 +74,20 @@ def latex_files(evidence: Evidence, lang: str) -> dict[str, bytes]:
 def latex_of(table: Table, number: int) -> str:
     """A table with its caption and note; its label is `tab:trainlab-<number>`."""
     kinds = "".join("r" if column.is_number else "l" for column in table.columns)
-    lines = [_row(escaped(column.heading) for column in table.columns), r"\midrule"]
-    lines += [_row(escaped(entry.text) for entry in row.entries) for row in table.rows]
-    note = [rf"\par\smallskip{{\footnotesize {escaped(table.note)}\par}}"] if table.note else []
-    return "\n".join(
-        [
-            r"\begin{table}[htbp]",
-            r"\centering\small",
-            rf"\caption{{{escaped(table.caption)}}}",
-            rf"\label{{tab:trainlab-{number}}}",
-            rf"\begin{{tabular}}{{{kinds}}}",
-            r"\toprule",
-            *lines,
-            r"\bottomrule",
-            r"\end{tabular}",
-            *note,
-            r"\end{table}",
-            "",
-        ]
-    )
+    texts = [
+        [column.heading for column in table.columns],
+        *([entry.text for entry in row.entries] for row in table.rows),
+    ]
+    lines = [" & ".join(map(escaped, row)) + r" \\" for row in texts]
+    lines.insert(1, r"\midrule")
+    note = rf"\par\smallskip{{\footnotesize {escaped(table.note)}\par}}" if table.note else ""
+    rows = "\n".join(lines)
+    return TABLE % (escaped(table.caption), number, kinds, rows, note and note + "\n")
 
 
 def escaped(text: str) -> str:
     """Text on one line that no command in it can break out of."""
     return "".join(SPECIAL.get(letter, letter) for letter in re.sub(r"\s+", " ", text).strip())
-
-
-def _row(texts: Iterator[str]) -> str:
-    return " & ".join(texts) + r" \\"
 
 
 def _tables(evidence: Evidence, words: Words) -> Iterator[Table]:
@@ -107,33 +103,30 @@ def _tables(evidence: Evidence, words: Words) -> Iterator[Table]:
 def _learn_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's means over seeds, with half the width of their 95% interval."""
 
-    def final_mean(metric: str) -> Callable[[str], Entry]:
-        def entry(cell: str) -> Entry:
-            mean = mean_of([*evidence.values(cell, metric).values()])
-            if mean is None:
-                return Entry(words("none_finite"))
-            return Entry(_metric_text(metric, mean.value, mean.ends[1]))
-
-        return entry
+    def final_mean(cell: str, metric: str) -> Entry:
+        mean = mean_of([*evidence.values(cell, metric).values()])
+        if mean is None:
+            return Entry(words("none_finite"))
+        numbers = (
+            [mean.value] if mean.interval is None else [mean.value, mean.interval.high - mean.value]
+        )
+        if is_share(metric):  # in per cent, as the heading says
+            return Entry(" ± ".join(f"{100 * number:.2f}" for number in numbers))
+        return Entry(" ± ".join(metric_value(metric, number, mean.value) for number in numbers))
 
     return table_of(
         words("learn_table"),
         [
             name(words("cell"), str),
             value(words("seeds"), lambda cell: Entry(str(len(evidence.learned[cell])))),
-            *(value(words.metric_title(m), final_mean(m)) for m in in_order(evidence.metrics)),
+            *(
+                value(words.metric_title(metric), partial(final_mean, metric=metric))
+                for metric in in_order(evidence.metrics)
+            ),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
         words("latex_learn_note"),
     )
-
-
-def _metric_text(metric: str, mean: float, high: float | None) -> str:
-    """`97.82 ± 0.41`, in per cent where the heading says so."""
-    numbers = [mean] if high is None else [mean, high - mean]
-    if is_share(metric):
-        return " ± ".join(f"{100 * number:.2f}" for number in numbers)
-    return " ± ".join(metric_value(metric, number, mean) for number in numbers)
 
 
 def _cost_table(measured: Sequence[Measurement], words: Words) -> Table:

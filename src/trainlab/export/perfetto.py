@@ -39,7 +39,7 @@ def write_traces(folder: RunFolder, evidence: Evidence, out: Path) -> tuple[Path
     steps = (
         event
         for number, trial in enumerate(traced, 1)
-        for event in _steps(folder.trial(trial.id).trace_file, _title(trial), number)
+        for event in _steps(folder.trial(trial.id).trace_file, trial, number)
     )
     paths = [_write(out / STEPS, steps)]
     trained = [trial for trial in evidence.trials if folder.trial(trial.id).curve_file.exists()]
@@ -53,15 +53,10 @@ def _traced(folder: RunFolder, evidence: Evidence) -> list[TrialRecord]:
     return [trial for trial in evidence.trials if folder.trial(trial.id).trace_file.exists()]
 
 
-def _title(trial: TrialRecord) -> str:
-    """`batch_size=64, train`; trained weights are said."""
-    trained = ", trained weights" if trial.weights_of else ""
-    return f"{trial.cell}, {trial.mode}{trained}"
-
-
-def _steps(path: Path, title: str, number: int) -> Iterator[Event]:
+def _steps(path: Path, trial: TrialRecord, number: int) -> Iterator[Event]:
     """The events of a trace under numbers of its own, from time 0, its processes named by the trial."""
     events = _read(path)
+    title = f"{trial.cell}, {trial.mode}{', trained weights' if trial.weights_of else ''}"
     start = min((float(event["ts"]) for event in events if event.get("ph") == "X"), default=0.0)
     pids: dict[object, int] = {}
     names: dict[int, str] = {}
@@ -70,21 +65,16 @@ def _steps(path: Path, title: str, number: int) -> Iterator[Event]:
         if event.get("name") == "process_name":
             names[pid] = str(event.get("args", {}).get("name", ""))
         elif event.get("name") != "process_sort_index":
-            yield _moved(event, pid, start, number)
+            moved = {**event, "pid": pid}
+            if event.get("ph") != "M" and "ts" in event:
+                moved["ts"] = max(0.0, float(event["ts"]) - start)
+            if isinstance(event.get("id"), int):  # arrows keep to their trial
+                moved["id"] = number * FLOW_IDS + event["id"]
+            yield moved
     for pid in pids.values():
         name = names.get(pid, "")
         yield _meta("process_name", pid, name=f"{title}: {name}" if name else title)
         yield _meta("process_sort_index", pid, sort_index=pid)
-
-
-def _moved(event: Event, pid: int, start: float, number: int) -> Event:
-    """The event in its process, counted from `start`; arrows keep to their trial."""
-    moved = {**event, "pid": pid}
-    if event.get("ph") != "M" and "ts" in event:
-        moved["ts"] = max(0.0, float(event["ts"]) - start)
-    if isinstance(event.get("id"), int):
-        moved["id"] = number * FLOW_IDS + event["id"]
-    return moved
 
 
 def _counters(folder: RunFolder, trial: TrialRecord, pid: int) -> Iterator[Event]:

@@ -1,25 +1,21 @@
 """MLflow: an experiment per study, a run per trial below one for the whole, nothing twice."""
 
 import hashlib
-import http.client
 import os
 import re
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from trainlab import __version__
 from trainlab.analysis.evidence import UNFINISHED, Evidence
 from trainlab.analysis.results import csv_of, trial_values
 from trainlab.errors import ExportError, SpecError
-from trainlab.export.tables import settings_of, tables_of
+from trainlab.export.frames import Exported, settings_of, tables_of
 from trainlab.extras import check_extra, import_extra
 from trainlab.record.files import sha256_of, temporary_folder
 from trainlab.record.run_folder import RunFolder, run_digests
@@ -43,20 +39,9 @@ WHOLE = "(run)"
 """Stands for the whole run where a tag names a trial."""
 
 
-@dataclass(frozen=True)
-class Uploaded:
-    """What became of the trials of a run."""
-
-    experiment: str
-    tracking_uri: str
-    num_new: int
-    num_there: int
-    num_left_out: int
-
-
 def export_to_server(
     folder: RunFolder, evidence: Evidence, lang: str, tracking_uri: str | None
-) -> Uploaded:
+) -> Exported:
     """Every trial that has ended as a run on an MLflow server, with the report; one that is there already,
     and as the trial is, is left alone. ExportError where the server does not take it."""
     uri = tracking_uri or os.environ.get(VARIABLE, "")
@@ -67,10 +52,13 @@ def export_to_server(
     _check_there(uri)
     with _quiet():
         mlflow = import_extra("mlflow", "--to mlflow", "mlflow")
-        with _telling(mlflow, uri):
+        try:
             client = mlflow.MlflowClient(tracking_uri=uri)
             experiment = _experiment(client, evidence.name, uri)
             return _Upload(mlflow, client, experiment, folder, evidence).all(lang, uri)
+        except mlflow.MlflowException as error:
+            said = " ".join(str(error).split())[:300]
+            raise ExportError(f"{uri}: MLflow says: {said}") from None
 
 
 @contextmanager
@@ -93,26 +81,13 @@ def _check_there(uri: str) -> None:
             return
     except urllib.error.HTTPError:
         return  # it answers
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLError) or isinstance(error, http.client.HTTPException):
+    except (OSError, ValueError) as error:
+        if isinstance(getattr(error, "reason", error), ssl.SSLError):
             return  # it answers; MLflow has its own settings for certificates, and says what it got
-        where = urlsplit(uri)
-        with suppress(ValueError):
-            port = f" --port {where.port}" if where.port else ""
-            remedy = f"start one with `mlflow server{port}`, or name another with --tracking-uri"
-            raise ExportError(f"{uri}: no server answers there; {remedy}") from None
-        raise ExportError(f"{uri}: is no address of a server; give --tracking-uri") from None
-
-
-@contextmanager
-def _telling(mlflow: Any, uri: str) -> Iterator[None]:
-    """Turns what goes wrong with a server into one line."""
-    try:
-        yield
-    except mlflow.MlflowException as error:
-        said = " ".join(str(error).split())[:300]
-        raise ExportError(f"{uri}: MLflow says: {said}") from None
+        port = re.search(r":(\d+)/?$", uri)
+        start = f"mlflow server --port {port[1]}" if port else "mlflow server"
+        remedy = f"start one with `{start}`, or name another with --tracking-uri"
+        raise ExportError(f"{uri}: no server answers there; {remedy}") from None
 
 
 def _experiment(client: Any, name: str, uri: str) -> str:
@@ -134,10 +109,13 @@ class _Upload:
     ) -> None:
         self._mlflow, self._client, self._experiment = mlflow, client, experiment
         self._folder, self._evidence = folder, evidence
-        self._run_id = _run_id(evidence)
+        # The same wherever the folder lies, and however many seeds are added to the run.
+        record = evidence.record
+        text = "\n".join((record.name, record.created, record.command))
+        self._run_id = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._created_ms = _milliseconds(evidence.record.created)
 
-    def all(self, lang: str, uri: str) -> Uploaded:
+    def all(self, lang: str, uri: str) -> Exported:
         """The whole run, then each of its trials."""
         there = self._there()
         ended = [trial for trial in self._evidence.trials if trial.state not in UNFINISHED]
@@ -145,11 +123,14 @@ class _Upload:
         num_new = 0
         for trial in ended:
             digest = sha256_of(self._folder.trial(trial.id).trial_file)
-            if not self._is_there(there.get(trial.id), digest):
-                self._trial(trial, parent, digest)
-                num_new += 1
+            if (run := there.get(trial.id)) is not None:
+                if run.data.tags.get("trainlab.fingerprint") == digest:
+                    continue
+                self._client.delete_run(run.info.run_id)  # half of one, or of other records
+            self._trial(trial, parent, digest)
+            num_new += 1
         left_out = len(self._evidence.trials) - len(ended)
-        return Uploaded(self._evidence.name, uri, num_new, len(ended) - num_new, left_out)
+        return Exported((), self._evidence.name, uri, num_new, len(ended) - num_new, left_out)
 
     def _there(self) -> dict[str, Any]:
         """The MLflow runs of this run by the trial that each is of."""
@@ -162,17 +143,10 @@ class _Upload:
             if not (token := page.token):
                 return found
 
-    def _is_there(self, run: Any, digest: str) -> bool:
-        """Whether it was exported whole, from the same records; what is not is removed."""
-        if run is None:
-            return False
-        if run.data.tags.get("trainlab.fingerprint") == digest:
-            return True
-        self._client.delete_run(run.info.run_id)
-        return False
-
     def _whole(self, run: Any, lang: str) -> str:
         """The run that the trials are below of, with the report and the tables as its artifacts."""
+        from trainlab.report.writing import write_report
+
         digest = run_digests(self._folder).all
         if run is not None and run.data.tags.get("trainlab.fingerprint") == digest:
             return str(run.info.run_id)
@@ -181,20 +155,14 @@ class _Upload:
         )
         run_id = str(made.info.run_id)
         with temporary_folder() as place:
-            self._client.log_artifacts(run_id, str(self._artifacts(place, lang)))
+            write_report(self._evidence, place / "report", ("html",), lang)
+            (place / "tables").mkdir()
+            for name, table in tables_of(self._evidence, self._folder).items():
+                (place / "tables" / f"{name}.csv").write_bytes(csv_of(table))
+            self._client.log_artifacts(run_id, str(place))
         self._client.set_tag(run_id, "trainlab.fingerprint", digest)
         self._client.set_terminated(run_id, "FINISHED")
         return run_id
-
-    def _artifacts(self, place: Path, lang: str) -> Path:
-        """`report/` and `tables/`, written to a folder."""
-        from trainlab.report.writing import write_report
-
-        write_report(self._evidence, place / "report", ("html",), lang)
-        (place / "tables").mkdir()
-        for name, table in tables_of(self._evidence, self._folder).items():
-            (place / "tables" / f"{name}.csv").write_bytes(csv_of(table))
-        return place
 
     def _trial(self, trial: TrialRecord, parent: str, digest: str) -> None:
         """One trial; the fingerprint comes last, so that half of one is made again."""
@@ -205,7 +173,9 @@ class _Upload:
         run = self._client.create_run(self._experiment, begun, tags, trial.id)
         run_id = run.info.run_id
         param = self._mlflow.entities.Param
-        params = [param(key(n), _text(v)) for n, v in self._parameters(trial).items()]
+        mode = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
+        told = {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **mode}
+        params = [param(key(name), _text(value)) for name, value in told.items()]
         self._client.log_batch(run_id, params=params)
         metrics = list(self._metrics(trial, begun))
         for start in range(0, len(metrics), MOST_AT_ONCE):
@@ -213,10 +183,6 @@ class _Upload:
         self._client.set_tag(run_id, "trainlab.fingerprint", digest)
         ended = begun if trial.ended is None else _milliseconds(trial.ended)
         self._client.set_terminated(run_id, STATUS[trial.state], ended)
-
-    def _parameters(self, trial: TrialRecord) -> Mapping[str, object]:
-        kind = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
-        return {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **kind}
 
     def _metrics(self, trial: TrialRecord, begun_ms: int) -> Iterator[Any]:
         """The points of the curve at their updates and times; then what the trial comes to as a whole.
@@ -241,13 +207,6 @@ class _Upload:
             "trainlab.version": __version__,
             "mlflow.source.name": self._evidence.record.command[:LONGEST_VALUE],
         }
-
-
-def _run_id(evidence: Evidence) -> str:
-    """The same for a run wherever its folder lies, and however many seeds are added to it."""
-    record = evidence.record
-    text = "\n".join((record.name, record.created, record.command))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _milliseconds(moment: str) -> int:

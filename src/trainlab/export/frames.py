@@ -2,6 +2,8 @@
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,21 +18,47 @@ from trainlab.words.numbers import is_share
 
 COUNTED = ("samples", "updates", "epochs", "threads", "processes")
 """Units of settings that are counts of something; the others are no units, but how to write a value."""
-COST_ONLY = ("mode", "watch", "weights", "again")
-COSTS = (
-    *("step_ms", "sample_us", "epoch_s", "samples_per_s", "peak_mib", "speedup", "efficiency"),
-)
+COSTS = ["step_ms", "sample_us", "epoch_s", "samples_per_s", "peak_mib", "speedup", "efficiency"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and where."""
+
+    paths: tuple[Path, ...] = ()
+    """Files, for every format but mlflow."""
+    experiment: str = ""
+    """This and the next: the experiment in MLflow, and the tracking server it is on."""
+    tracking_uri: str = ""
+    num_new: int = 0
+    """MLflow runs that this export has made."""
+    num_there: int = 0
+    """Trials whose MLflow runs were there already, and as the trial is."""
+    num_left_out: int = 0
+    """Trials that have not ended; a later export adds them."""
 
 
 def tables_of(evidence: Evidence, folder: RunFolder) -> dict[str, pd.DataFrame]:
     """`results`, a row per trial; `curves`, a row per point; `cost`, a row per process that was measured.
     A table without rows is left out."""
+    trials = trial_table(evidence)
+    learned = [*evidence.metrics, "total_s", "train_s_per_epoch"]
+    cost = (
+        trials[trials["kind"] == "cost"]
+        .reset_index(drop=True)
+        .drop(columns=learned, errors="ignore")
+    )
+    phases = pd.DataFrame([_process(evidence, str(trial)) for trial in cost["trial"]])
     tables = {
-        "results": _results(evidence),
+        "results": _with_settings(trials.drop(columns=COSTS, errors="ignore"), evidence),
         "curves": _curves(evidence, folder),
-        "cost": _cost(evidence),
+        "cost": _with_settings(pd.concat([cost, phases], axis=1), evidence),
     }
-    return {name: _headed(table) for name, table in tables.items() if len(table)}
+    return {
+        name: table.rename(columns=heading).convert_dtypes()
+        for name, table in tables.items()
+        if len(table)
+    }
 
 
 def settings_of(trial: TrialRecord) -> dict[str, Any]:
@@ -41,30 +69,9 @@ def settings_of(trial: TrialRecord) -> dict[str, Any]:
         flat |= {f"{name}.{key}": one for key, one in inner.items()}
         if not isinstance(value, Mapping) and value is not None:
             flat[name] = value
-    return flat | seen_of(trial)
-
-
-def seen_of(trial: TrialRecord) -> dict[str, Any]:
-    """Of a trial of a script: what it was seen to use."""
-    if "optimizer" in trial.settings:
-        return {}
-    return {f"seen.{name}": value for name, value in trial.resolved.items()}
-
-
-def _results(evidence: Evidence) -> pd.DataFrame:
-    """Every trial with its settings; costs are in a table of their own."""
-    table = trial_table(evidence)
-    return _with_settings(table.drop(columns=[c for c in COSTS if c in table]), evidence)
-
-
-def _cost(evidence: Evidence) -> pd.DataFrame:
-    """Every cost trial: what a step took, the median of each phase, and the first step of the process."""
-    table = trial_table(evidence)
-    table = table[table["kind"] == "cost"].reset_index(drop=True)
-    learned = [*evidence.metrics, "total_s", "train_s_per_epoch"]
-    table = table.drop(columns=[name for name in learned if name in table])
-    phases = pd.DataFrame([_process(evidence, str(trial)) for trial in table["trial"]])
-    return _with_settings(pd.concat([table, phases], axis=1), evidence)
+    if "optimizer" not in trial.settings:  # of a script: what it was seen to use
+        flat |= {f"seen.{name}": value for name, value in trial.resolved.items()}
+    return flat
 
 
 def _process(evidence: Evidence, trial_id: str) -> dict[str, float]:
@@ -80,20 +87,14 @@ def _process(evidence: Evidence, trial_id: str) -> dict[str, float]:
 
 def _curves(evidence: Evidence, folder: RunFolder) -> pd.DataFrame:
     """Every point of every learn trial: of kind `step` within an epoch, of kind `epoch` at its end."""
-    trials = [trial for trial in evidence.trials if trial.kind == "learn"]
-    rows = [
-        {"trial": trial.id, "cell": trial.cell, **_levels(trial, evidence), "seed": trial.seed}
-        | {("point" if name == "kind" else name): value for name, value in line.items()}
-        for trial in trials
-        for line in folder.trial(trial.id).curve()
-    ]
+    rows = []
+    for trial in (trial for trial in evidence.trials if trial.kind == "learn"):
+        settings = settings_of(trial)
+        levels = {name: settings.get(name) for name in evidence.factors}
+        about = {"trial": trial.id, "cell": trial.cell, **levels, "seed": trial.seed}
+        for line in folder.trial(trial.id).curve():
+            rows.append(about | {("point" if n == "kind" else n): v for n, v in line.items()})
     return pd.DataFrame(rows)
-
-
-def _levels(trial: TrialRecord, evidence: Evidence) -> dict[str, Any]:
-    """What the study varies, as the trial had it."""
-    settings = settings_of(trial)
-    return {name: settings.get(name) for name in evidence.factors}
 
 
 def _with_settings(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
@@ -102,11 +103,6 @@ def _with_settings(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
     settings = pd.DataFrame([by_trial[str(trial)] for trial in table["trial"]], index=table.index)
     known = table.drop(columns=[name for name in table if name in settings])
     return pd.concat([known, settings], axis=1)
-
-
-def _headed(table: pd.DataFrame) -> pd.DataFrame:
-    """With units in the headings, and every column of one type."""
-    return table.rename(columns=heading).convert_dtypes()
 
 
 def heading(name: str) -> str:
