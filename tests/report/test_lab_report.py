@@ -6,7 +6,6 @@ Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report
 import re
 import shutil
 import subprocess
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ from trainlab.report.lab_report import (
     answer_sentences,
     lab_report_of,
     part_named,
-    placed_notes,
     read_notes,
     read_origin,
 )
@@ -73,14 +71,13 @@ def own_texts(section: Section) -> list[str]:
     return [p.text for b in section.all_blocks() if isinstance(b, OwnText) for p in b.parts]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return rich_run(tmp_path_factory.mktemp("lab") / "run")
+@pytest.fixture
+def folder(rich_folder: RunFolder) -> RunFolder:
+    return rich_folder
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_parts_come_in_the_order_of_a_lab_report(folder: RunFolder, lang: str) -> None:
-    report = lab_report(folder, lang)
+def test_the_parts_come_in_the_order_of_a_lab_report(folder: RunFolder) -> None:
+    report = lab_report(folder, "zh")
     assert [section.id for section in report.sections] == [f"lab-{name}" for name in PARTS]
     ids = [inner.id for section in report.sections for inner in (section, *section.sections)]
     assert len(ids) == len(set(ids))
@@ -109,27 +106,21 @@ def test_notes_go_to_the_parts_their_headings_name_in_either_language(folder: Ru
         assert own_texts(part(report, name)) == []
 
 
-@pytest.mark.parametrize(
-    ("heading", "name"),
-    [
-        *(("Purpose", "purpose"), ("2) METHODS", "method"), ("结论", "conclusion")),
-        *(("（三）实验环境", "environment"), ("第四部分 实验结果", "results")),
-        *(("Conclusions:", "conclusion"), ("实验总结", "conclusion"), ("My thoughts", None)),
-        *(("Purposeful", None), ("1.", None)),
-    ],
-)
-def test_headings_are_known_numbered_or_not(heading: str, name: str | None) -> None:
-    found = part_named(heading)
-    assert (None if found is None else found.id) == (None if name is None else f"lab-{name}")
-
-
-def test_a_table_and_raw_html_in_notes_stay_text() -> None:
-    placed = placed_notes("| a | b |\n|---|---|\n| 1 | 2 |\n\n<script>alert(1)</script>\n")
-    ((_, pieces),) = placed.items()
-    assert [(piece.kind, piece.text) for piece in pieces] == [
-        ("code", "| a | b |\n|---|---|\n| 1 | 2 |"),
-        ("code", "<script>alert(1)</script>"),
-    ]
+def test_headings_are_known_numbered_or_not() -> None:
+    for heading, name in {
+        "Purpose": "purpose",
+        "2) METHODS": "method",
+        "结论": "conclusion",
+        "1.": None,
+        "（三）实验环境": "environment",
+        "第四部分 实验结果": "results",
+        "My thoughts": None,
+        "Conclusions:": "conclusion",
+        "实验总结": "conclusion",
+        "Purposeful": None,
+    }.items():
+        found = part_named(heading)
+        assert (None if found is None else found.id) == (name and f"lab-{name}"), heading
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -173,47 +164,23 @@ def test_the_lab_report_reads_as_accepted(tmp_path: Path, lang: str) -> None:
     assert_accepted(f"lab_report.{lang}.md", made)
 
 
-class _Own(HTMLParser):
-    """Texts inside and outside of the blocks marked as the author's."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.depth, self.inside, self.outside = 0, "", ""
-        self.is_code = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "div" and (self.depth or ("class", "own") in attrs):
-            self.depth += 1
-        self.is_code = tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.depth -= tag == "div" and self.depth > 0
-        self.is_code = False
-
-    def handle_data(self, data: str) -> None:
-        if self.depth:
-            self.inside += data
-        elif not self.is_code:
-            self.outside += data
-
-
 HERS = ("I want to see what the batch size does.", "批大小越大，每个样本越快。", "x = 1")
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_what_she_wrote_is_marked_as_hers_in_html(folder: RunFolder, lang: str) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    parser = _Own()
-    parser.feed(html_of(lab_report(folder, lang)))
-    assert parser.inside.count("Li Hua") == 3
-    assert [text for text in HERS if text not in parser.inside or text in parser.outside] == []
-    assert "20260001" in parser.outside
-    assert "SHA-256" in parser.outside
+    page = re.sub(r"<(script|style).*?</\1>", "", html_of(lab_report(folder, lang)), flags=re.S)
+    own = r'<div class="own">.*?</div>'
+    inside, outside = "".join(re.findall(own, page, re.S)), re.sub(own, "", page, flags=re.S)
+    assert inside.count("Li Hua") == 3
+    assert [text for text in HERS if text not in inside or text in outside] == []
+    assert "20260001" in outside
+    assert "SHA-256" in outside
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_what_she_wrote_is_marked_as_hers_in_markdown(folder: RunFolder, lang: str) -> None:
-    told = MarkdownIt("commonmark").enable("table").render(markdown_of(lab_report(folder, lang)))
+def test_what_she_wrote_is_marked_as_hers_in_markdown(folder: RunFolder) -> None:
+    told = MarkdownIt("commonmark").enable("table").render(markdown_of(lab_report(folder)))
     quotes = re.findall(r"<blockquote>.*?</blockquote>", told, re.DOTALL)
     rest = re.sub(r"<blockquote>.*?</blockquote>", "", told, flags=re.DOTALL)
     hers = [quote for quote in quotes if "Li Hua" in quote]
@@ -241,26 +208,13 @@ def test_what_she_wrote_stands_under_her_name_in_the_pdf(
     assert first < told.index("I want to see") < told.index(Words(lang)("lab_environment"), first)
 
 
-def test_nested_sections_are_in_every_format(folder: RunFolder, tmp_path: Path) -> None:
+def test_nested_sections_are_in_every_format(folder: RunFolder) -> None:
     """The comparison has a section for each factor, which stands a level deeper here."""
     report = lab_report(folder)
     comparison = next(s for s in part(report, "results").sections if s.id == "comparison")
     (deepest,) = comparison.sections
     assert f'<h4 id="{deepest.id}">{deepest.title}</h4>' in html_of(report)
     assert f"#### {deepest.title}" in markdown_of(report)
-    if shutil.which("pdftotext"):
-        path = tmp_path / "report.pdf"
-        path.write_bytes(pdf_of(report))
-        done = subprocess.run(["pdftotext", str(path), "-"], capture_output=True, check=True)
-        assert deepest.title in done.stdout.decode()
-
-
-def test_the_digests_of_many_trials_can_be_unfolded(folder: RunFolder) -> None:
-    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    told = html_of(lab_report(folder))
-    table = told.partition('id="digests"')[2].partition("</table>")[0]
-    assert table.count('<tr class="extra">') == len(folder.study().trials) + 3 - 12
-    assert 'class="unfold"' in table
 
 
 def test_a_name_that_the_bundled_font_lacks_does_not_stop_the_pdf(folder: RunFolder) -> None:

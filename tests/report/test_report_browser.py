@@ -3,32 +3,19 @@
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import rich_report, rich_run, row, run_data
+from rich_run import rich_report, row
 
-from trainlab.analysis.evidence import gather
-from trainlab.analysis.overview import data_of
-from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
-from watched_runs import WatchedRun
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 SCRIPT = "<script>window.hacked = 1</script>"
 DRAWN = "html[data-charts=drawn]"
 
@@ -133,6 +120,7 @@ def test_a_table_sorts_by_a_click_and_says_so(browser: Any, pages: dict[str, Pat
         assert len(visible) == 10
 
 
+@pytest.mark.slow
 def test_a_table_filters_and_unfolds(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["en"]) as visit:
         box = visit.page.locator("#operators .tablebox").first
@@ -146,6 +134,7 @@ def test_a_table_filters_and_unfolds(browser: Any, pages: dict[str, Path]) -> No
         assert rows.count() == 10
 
 
+@pytest.mark.slow
 def test_the_theme_follows_the_system_and_the_button(browser: Any, pages: dict[str, Path]) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     with Visit(browser, pages["en"], color_scheme="dark") as visit:
@@ -157,57 +146,21 @@ def test_the_theme_follows_the_system_and_the_button(browser: Any, pages: dict[s
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_phone_needs_no_sideways_scrolling(
+@pytest.mark.slow
+def test_a_phone_shows_the_answer_first_and_needs_no_sideways_scrolling(
     browser: Any, pages: dict[str, Path], lang: str
 ) -> None:
-    with Visit(browser, pages[lang], viewport={"width": 390, "height": 800}) as visit:
+    with Visit(browser, pages[lang], viewport={"width": 390, "height": 844}) as visit:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+        lead = visit.page.locator("ul.answer.lead li").first.bounding_box()
+        assert lead["y"] + lead["height"] < 844
+        verdict = visit.page.locator("#comparison td.verdict").first
+        verdict.scroll_into_view_if_needed()
+        box = verdict.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= 390
 
 
-CUT = """() => [...document.querySelectorAll(".chart svg")].flatMap((svg) => {
-  const right = svg.getBoundingClientRect().right + 1;
-  return [...svg.querySelectorAll(".role-legend-label text")]
-    .filter((text) => text.getBoundingClientRect().right > right).map((text) => text.textContent);
-})"""
-
-
-def test_a_phone_cuts_off_no_name_of_a_legend(browser: Any, tmp_path: Path) -> None:
-    """That of bars begins at the right of their names."""
-    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
-    path = tmp_path / "page.html"
-    path.write_text(html_of(report_of(data_of(gather(run)))), encoding="utf-8")
-    with Visit(browser, path, viewport={"width": 390, "height": 800}) as visit:
-        assert visit.page.query_selector("#chart-script-whole .role-legend-label text") is not None
-        assert visit.page.evaluate(CUT) == []
-
-
-LINES = """(selector) => [...document.querySelectorAll(selector)].map((place) => {
-  const range = document.createRange();
-  range.selectNodeContents(place);
-  return [place.textContent, new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size];
-})"""
-
-
-def test_on_a_phone_a_chinese_name_of_a_row_and_an_option_stay_on_one_line(
-    browser: Any, tmp_path: Path
-) -> None:
-    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2))
-    evidence = gather(run)
-    command = "trainlab watch train.py --epochs 2 --vary batch-size=16,64 --seeds 2 --no-report"
-    data = data_of(
-        replace(evidence, record=evidence.record.model_copy(update={"command": command}))
-    )
-    path = tmp_path / "page.html"
-    path.write_text(html_of(report_of(data, "zh")), encoding="utf-8")
-    with Visit(browser, path, viewport={"width": 390, "height": 800}) as visit:
-        names = visit.page.evaluate(LINES, "#seen tbody th, #script tbody th")
-        assert {"训练加载器", "启动"} <= {name for name, _ in names}
-        assert [name for name, lines in names if lines > 1] == []
-        words = visit.page.evaluate(LINES, "#repeat pre code span")
-        assert " ".join(word for word, _ in words) == command
-        assert [word for word, lines in words if lines > 1] == []
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_covers_a_heading_that_one_jumps_to(
     browser: Any, pages: dict[str, Path], width: int
@@ -226,19 +179,7 @@ def test_nothing_covers_a_heading_that_one_jumps_to(
             assert max(0, bar) <= top < 200
 
 
-def test_a_phone_shows_the_answer_first_and_never_hides_a_verdict(
-    browser: Any, pages: dict[str, Path]
-) -> None:
-    with Visit(browser, pages["en"], viewport={"width": 390, "height": 844}) as visit:
-        lead = visit.page.locator("ul.answer.lead li").first.bounding_box()
-        assert lead["y"] + lead["height"] < 844
-        verdict = visit.page.locator("#comparison td.verdict").first
-        verdict.scroll_into_view_if_needed()
-        box = verdict.bounding_box()
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390
-
-
+@pytest.mark.slow
 def test_the_keyboard_reaches_and_works_everything(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["en"]) as visit:
         page = visit.page
@@ -270,11 +211,3 @@ def test_an_accessibility_check_finds_no_serious_fault(
             if one["impact"] in ("serious", "critical")
         ]
         assert faults == []
-
-
-def test_an_unfinished_run_is_shown_as_such(browser: Any, tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", state=lambda trial: "pending" if trial.seed > 2 else "done")
-    path = tmp_path / "page.html"
-    path.write_text(html_of(report_of(run_data(folder))), encoding="utf-8")
-    with Visit(browser, path) as visit:
-        assert "not finished" in visit.page.locator("header .notice.failure").first.inner_text()

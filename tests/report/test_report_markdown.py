@@ -4,6 +4,7 @@ Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report
 """
 
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -45,22 +46,15 @@ def test_every_figure_it_names_is_a_file_beside_it(tmp_path: Path) -> None:
         assert all(content.startswith(start) for content in files.values())
 
 
-@pytest.mark.parametrize("text", NASTY)
-def test_text_stays_text(text: str) -> None:
-    told = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(escaped(text))
-    plain = re.sub(r"<[^>]+>", "", told).strip()
-    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
-        plain = plain.replace(entity, character)
-    assert plain == text
-    assert set(re.findall(r"<(\w+)", told)) == {"p"}
-
-
-@pytest.mark.parametrize("text", NASTY)
-def test_code_in_a_table_stays_in_its_field(text: str) -> None:
-    lines = f"| a | b |\n|---|---|\n| {code(text)} | {escaped(text)} |\n"
-    told = MarkdownIt("commonmark").enable("table").render(lines)
-    assert told.count("<td>") == 2
-    assert "<script" not in told
+def test_text_stays_text_and_code_in_a_table_in_its_field() -> None:
+    for text in NASTY:
+        told = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(escaped(text))
+        assert unescape(re.sub(r"<[^>]+>", "", told)).strip() == text
+        assert set(re.findall(r"<(\w+)", told)) == {"p"}
+        lines = f"| a | b |\n|---|---|\n| {code(text)} | {escaped(text)} |\n"
+        table = MarkdownIt("commonmark").enable("table").render(lines)
+        assert table.count("<td>") == 2
+        assert "<script" not in table
 
 
 def test_a_script_in_a_layers_name_is_only_text(tmp_path: Path) -> None:
