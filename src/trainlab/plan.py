@@ -5,7 +5,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, product
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import NonNegativeInt
 
@@ -14,7 +14,6 @@ from trainlab.spec.settings import TIMED_WHOLE, Scalar
 from trainlab.spec.study import BASE
 
 Watch = Literal["steps", "operators", "layers"]
-T = TypeVar("T")
 WATCHES: Mapping[str, Watch] = {"layers": "layers", "operators": "operators"}
 """Cost trials of a cell that supply no speed, by their part of the id."""
 OF_SCRIPTS: Mapping[str, Watch] = {"operators": "operators"}
@@ -86,8 +85,10 @@ def plan(study: Study) -> tuple[Group, ...]:
     very first trial is one of the quickest, so that a first result and an estimate of the time come soon.
     """
     first, *others = study.seeds
+    begun = _learn_trials(study, first)
+    quickest = min(begun, key=lambda t: t.settings.epochs / t.settings.batch_size, default=None)
     return (
-        *_shared_groups(_quickest_first(_learn_trials(study, first))),
+        *_shared_groups(sorted(begun, key=lambda trial: trial is not quickest)),
         *_cost_groups(study),
         *_shared_groups(trial for seed in others for trial in _learn_trials(study, seed)),
     )
@@ -150,8 +151,9 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
     turns. Benches are numbered from 1; those beyond `processes` are run where the first do not suffice."""
     cells = study.all_cells
     is_diagnosed = study.script is not None and study.script.has_whole_turns
-    # What is compared there is always the first cell, unchanged: it alone is measured twice.
-    twice = cells[:1] if is_diagnosed else _measured_twice(cells)
+    # The cells whose steps should be the shortest and the longest; of a diagnosis the first, unchanged.
+    by_size = sorted(cells, key=lambda cell: cell.settings.batch_size)
+    twice = cells[:1] if is_diagnosed else [by_size[0], by_size[-1]] if len(cells) > 1 else []
     timed = [(cell, False) for cell in cells] + [(cell, True) for cell in twice]
     return tuple(
         Group(trials=(trial,), is_alone=True, bench=f"{mode}-{number}")
@@ -160,18 +162,12 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
     )
 
 
-def _measured_twice(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells whose steps should be the shortest and the longest; none where nothing is compared."""
-    if len(cells) < 2:
-        return []
-    by_size = sorted(cells, key=lambda cell: cell.settings.batch_size)
-    return [by_size[0], by_size[-1]]
-
-
 def _learn_trials(study: Study, seed: int) -> list[Trial]:
     """Every cell with this seed, in an order that depends on the seed, so that drift favours no cell."""
     if not study.learn:
         return []
+    cells = list(study.all_cells)
+    random.Random(f"{study.name}/learn/{seed}").shuffle(cells)  # noqa: S311  an order, not a secret
     return [
         Trial(
             id=_learn_id(study, cell, seed),
@@ -181,14 +177,8 @@ def _learn_trials(study: Study, seed: int) -> list[Trial]:
             seed=seed,
             settings=cell.settings,
         )
-        for cell in _shuffled(study.all_cells, f"{study.name}/learn/{seed}")
+        for cell in cells
     ]
-
-
-def _quickest_first(trials: list[Trial]) -> list[Trial]:
-    """The trial with the fewest updates, then the others in the order they had."""
-    quickest = min(trials, key=lambda t: t.settings.epochs / t.settings.batch_size, default=None)
-    return sorted(trials, key=lambda trial: trial is not quickest)
 
 
 def _cost_trials_of(
@@ -232,9 +222,3 @@ def _folder_name(cell_id: str) -> str:
     if name == cell_id:
         return name
     return f"{name}-{hashlib.sha256(cell_id.encode()).hexdigest()[:8]}"
-
-
-def _shuffled(items: Sequence[T], key: str) -> list[T]:
-    order = list(items)
-    random.Random(key).shuffle(order)  # noqa: S311  an order, not a secret
-    return order

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.finding import Finding
     from trainlab.analysis.gate import Gate
-    from trainlab.export.formats import Exported
+    from trainlab.export.frames import Exported
     from trainlab.report.pictures import Chart
 
 

@@ -1,12 +1,11 @@
 """Whether the numbers of a report that was handed in, as HTML, Markdown or PDF, are those of a run."""
 
 import base64
-import hashlib
 import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -29,7 +28,7 @@ LABELS = ("lab_written_by", "lab_written_by_author")
 """The keys of what stands above an author's text."""
 LINE_ENDS = {"p", "tr", "li", "h1", "h2", "h3", "h4", "figcaption", "caption", "pre", "div", "a"}
 FIELDS = {"td", "th"}
-UNSEEN = {"style", "title"}
+UNSEEN = {"script", "style", "title"}
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def _unpacked(stream: bytes) -> str:
 
 
 class _PageText(HTMLParser):
-    """Lines of a page: what a reader sees, the data of charts, and a digest of the code around them, which
-    could show something else than it says."""
+    """Lines of a page: what a reader sees, and the data of charts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,26 +127,20 @@ class _PageText(HTMLParser):
         self.own: list[str] = []
         self.origin = ""
         self._line = ""
-        self._script: str | None = None
-        self._is_unseen = False
+        self._unseen: str | None = None
         self._own_depth = 0
-        self._code = hashlib.sha256()
 
     def close(self) -> None:
         super().close()
         self._end_line()
-        self.lines.append(f"code of the page: {self._code.hexdigest()}")
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         if tag == "div" and (self._own_depth or given.get("class") == "own"):
             self._end_line()
             self._own_depth += 1
-        if not self._own_depth:
-            self._code.update((self.get_starttag_text() or "").encode())
-        if tag == "script":
-            self._script = given.get("id") or ""
-        self._is_unseen = self._is_unseen or tag in UNSEEN
+        if tag in UNSEEN:
+            self._unseen = given.get("id") or ""
         if tag in FIELDS and self._line:
             self._line += " | "
         elif tag in LINE_ENDS:
@@ -157,27 +149,20 @@ class _PageText(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag in LINE_ENDS:
             self._end_line()
-        elif tag == "span" and self._script is None:
+        elif tag == "span" and self._unseen is None:
             self._line += " "  # a mark stands apart from the sentence after it
         if tag == "div" and self._own_depth:
             self._own_depth -= 1
-        if tag == "script":
-            self._script = None
         if tag in UNSEEN:
-            self._is_unseen = False
+            self._unseen = None
 
     def handle_data(self, data: str) -> None:
-        if self._script is not None:
-            if self._script == "handed-in":
-                self.origin += data
-            elif self._script == "charts":
-                self.lines += data.replace('},"chart-', '},\n"chart-').splitlines()
-            else:
-                self._code.update(data.encode())
-        elif self._is_unseen:
-            self._code.update(data.encode())
-        else:
+        if self._unseen is None:
             self._line += data
+        elif self._unseen == "handed-in":
+            self.origin += data
+        elif self._unseen == "charts":
+            self.lines += data.replace('},"chart-', '},\n"chart-').splitlines()
 
     def _end_line(self) -> None:
         line = " ".join(self._line.split())
@@ -233,64 +218,43 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
     hand_in, lang = (None, "") if origin is None else (origin.hand_in, origin.lang)
     # A report that was not written to be handed in does not say its language.
     langs = [lang] if lang in LANGUAGES else list(LANGUAGES)
-    documents = [document_of(evidence, lang, hand_in) for lang in langs]
-    compared = [_compared(path, content, document) for document in documents]
-    nearest = min(compared, key=lambda one: (one.differences is None, len(one.differences or ())))
-    document = documents[compared.index(nearest)]
+    compared = []
+    for lang in langs:
+        document = document_of(evidence, lang, hand_in)
+        expected = FORMATS[path.suffix[1:]](document)[f"report{path.suffix}"]
+        own_texts = [block for block in document.all_blocks() if isinstance(block, OwnText)]
+        own = " ".join(part.text for block in own_texts for part in block.parts)
+        # None where the bytes differ and their text cannot be read.
+        differences: tuple[Difference, ...] | None = ()
+        if expected != content:
+            reported, wanted = (READERS[path.suffix](one) for one in (content, expected))
+            differences = None
+            if reported is not None and wanted is not None:
+                differences = tuple(_changed_lines(reported, wanted))
+                own = " ".join(reported.own) or own
+        compared.append((differences, document, own, expected == content))
+    differences, document, own, is_same_file = min(
+        compared, key=lambda one: (one[0] is None, len(one[0] or ()))
+    )
     digests = evidence.read_digests()
     written_from = "" if origin is None else origin.records
     return Verdict(
         path=path,
         origin=origin,
-        differences=nearest.differences or (),
-        is_same_text=nearest.differences == (),
+        differences=differences or (),
+        is_same_text=differences == (),
         has_same_records=not written_from or digests is None or written_from == digests.all,
-        is_only_text=path.suffix == ".pdf" and not nearest.is_same_file,
-        own_numbers=_numbers_of_their_own(document, nearest.own),
+        is_only_text=path.suffix == ".pdf" and not is_same_file,
+        own_numbers=_numbers_of_their_own(document, own),
     )
-
-
-@dataclass(frozen=True)
-class _Compared:
-    differences: tuple[Difference, ...] | None
-    """None where the bytes differ and their text cannot be read."""
-    is_same_file: bool
-    own: str
-    """What the author wrote, as far as it can be read."""
-
-
-def _compared(path: Path, content: bytes, document: Document) -> _Compared:
-    files = FORMATS[path.suffix[1:]](document)
-    expected = files.pop(f"report{path.suffix}")
-    beside = tuple(
-        Difference(name, "")
-        for name, picture in files.items()
-        if (path.parent / name).exists() and (path.parent / name).read_bytes() != picture
-    )
-    own = " ".join(p.text for b in _own_texts(document) for p in b.parts)
-    if expected == content:
-        return _Compared(beside, is_same_file=True, own=own)
-    reported, wanted = (READERS[path.suffix](one) for one in (content, expected))
-    if reported is None or wanted is None:
-        return _Compared(None, is_same_file=False, own=own)
-    differences = (*_changed_lines(reported, wanted), *beside)
-    return _Compared(differences, is_same_file=False, own=" ".join(reported.own) or own)
-
-
-def _own_texts(document: Document) -> list[OwnText]:
-    return [block for block in document.all_blocks() if isinstance(block, OwnText)]
 
 
 def _changed_lines(reported: ReportText, wanted: ReportText) -> Iterator[Difference]:
     matcher = SequenceMatcher(None, reported.lines, wanted.lines, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind != "equal":
-            yield from _paired(reported.lines[start:end], wanted.lines[other_start:other_end])
-
-
-def _paired(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
-    for pair in zip_longest(reported, wanted, fillvalue=""):
-        yield Difference(*pair)
+            pairs = (reported.lines[start:end], wanted.lines[other_start:other_end])
+            yield from (Difference(*pair) for pair in zip_longest(*pairs, fillvalue=""))
 
 
 def _numbers_of_their_own(document: Document, own: str) -> tuple[str, ...]:
