@@ -18,7 +18,7 @@ from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import REDUCERS, Quantity, probe_of
-from trainlab.words import LANGUAGES, WORDS, Words
+from trainlab.words import LANGUAGES, WORDS
 
 ENGLISH = re.compile(r"[A-Za-z']{2,},? [a-z']{2,},? [a-z']{2,}")
 """Three words in a row: names of settings, layers and packages are fewer."""
@@ -80,10 +80,7 @@ def smaller(trial: Trial) -> DataRecord:
 
 def became(trial: Trial) -> dict[str, Any]:
     is_other = trial.settings.batch_size == 64
-    return {
-        "threads": 2 if is_other else 1,
-        "shuffle": None if is_other else True,
-    }
+    return {"threads": 2 if is_other else 1, "shuffle": None if is_other else True}
 
 
 def gone(trial: Trial) -> str:
@@ -128,22 +125,6 @@ def test_metrics_and_parts_are_called_what_people_call_them(report: Document) ->
         assert {"Training loss over epochs", "Effect of batch size", "test accuracy (%)"} <= texts
 
 
-def test_a_metric_of_the_users_own_says_what_it_was_measured_on() -> None:
-    assert Words("en").metric("test/top5_error") == "test top5_error"
-    assert Words("zh").metric("train/mae") == "训练 mae"
-    assert Words("en").metric("fc1") == "fc1"
-    assert Words("zh").metric_title("test/accuracy") == "测试准确率（%）"
-
-
-def test_every_probe_that_is_drawn_has_a_short_name() -> None:
-    names = {*get_args(Quantity), *REDUCERS} - {"histogram"}
-    assert {name for name in names if f"short_{name}" not in WORDS} == set()
-    assert (
-        Words("en").probe_title("grad_input", "sq_sum") == "gradient of the input, sum of squares"
-    )
-    assert Words("zh").probe_title("weight", OWN) == "权重，top"
-
-
 def test_confounds_are_told_in_the_language_of_the_report(report: Document) -> None:
     told = " ".join(texts_of(section_of(report, "method")))
     expected = {
@@ -164,22 +145,6 @@ def test_every_chart_of_a_probe_says_what_its_values_mean(report: Document) -> N
     assert all(note.endswith((".", "。")) and len(note) > 12 for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("lang", "told"),
-    [
-        (
-            "en",
-            "A parameter's gradient as the optimizer gets it; reduced by the study's own top, in",
-        ),
-        ("zh", "优化器收到的参数梯度；每一步，由研究自带的 top 归约。"),
-    ],
-)
-def test_a_reducer_of_the_users_own_is_named(lang: str, told: str) -> None:
-    record = record_of(f"fc1.weight:grad:{OWN}@step")
-    meaning = Words(lang).probe_meaning(record.quantity, record.reducer, record.every)
-    assert meaning.startswith(told)
-
-
 def test_every_quantity_and_reducer_has_words() -> None:
     assert {f"quantity_{name}" for name in get_args(Quantity)} <= WORDS.keys()
     assert {f"reducer_{name}" for name in REDUCERS} <= WORDS.keys()
@@ -190,9 +155,3 @@ def test_everything_that_may_differ_has_words() -> None:
     known = {*TrainSpec.model_fields, *usual(trial), "data.name", "data.num_train", "data.num_test"}
     known |= {*type(ENVIRONMENT).model_fields} - {"format", "git_dirty"}
     assert {name for name in known if f"differs_{name}" not in WORDS} == set()
-
-
-def test_packages_and_variables_are_named_with_what_they_are() -> None:
-    assert Words("zh").differing("packages.torch") == "软件包 torch"
-    assert Words("en").differing("packages.torch") == "packages.torch"
-    assert Words("zh").differing("my_own") == "my_own"

@@ -13,7 +13,7 @@ from trainlab.analysis.classes import best_confusion
 from trainlab.analysis.evidence import Evidence, Line, ProbedTrial
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.analysis.scaling import PROCESSES, efficiency
-from trainlab.record.files import writing
+from trainlab.record.files import replacing, writing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
@@ -118,7 +118,8 @@ def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     with writing(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     for path, content in tables.items():
-        folder.write_table(path, content)
+        with replacing(path) as part:
+            part.write_bytes(content)
     return list(tables)
 
 

@@ -25,7 +25,6 @@ from trainlab.record.files import (
     read_bytes,
     read_json,
     remove_parts,
-    replacing,
     sha256_of,
     sync,
     write_json,
@@ -160,15 +159,11 @@ class TrialFolder:
 
     def prepared_end(self) -> tuple[TrialRecord, Sequence[str]] | None:
         """What the last attempt left so, with the trials that trained together."""
-        try:
-            ended, together = (
-                read_record(self._ended_file, TrialRecord),
-                read_json(self._ended_file),
-            )
-            is_of_last = self.read().token == ended.token
-        except RecordError:
-            return None
-        return (ended, together.get("together", ())) if is_of_last else None
+        with suppress(RecordError):
+            ended = read_record(self._ended_file, TrialRecord)
+            if self.read().token == ended.token:
+                return ended, read_json(self._ended_file).get("together", ())
+        return None
 
     def check_files(self, record: TrialRecord) -> None:
         """RecordError where a record is missing or not as it was when the trial ended."""
@@ -313,11 +308,6 @@ class RunFolder:
         trials = (folder for folder in self.trials_folder.iterdir() if folder.is_dir())
         return frozenset(own | {path.name for folder in trials for path in folder.iterdir()})
 
-    def write_table(self, path: Path, content: bytes) -> None:
-        """Writes one of the run's tables whole."""
-        with replacing(path) as part:
-            part.write_bytes(content)
-
 
 RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
@@ -373,22 +363,16 @@ def check_run(path: Path) -> None:
         raise RecordError(f"{path}: is a file; name the run folder that it is in")
     around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
     inside = around[:1] or _runs_in(path)
-    if len(inside) == 1:
-        meant = f"did you mean {inside[0]}?"
-    elif inside:
-        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
-    else:
-        meant = "name one that `trainlab run` has made, as in runs/…"
+    meant = "name one that `trainlab run` has made, as in runs/…"
+    if inside:
+        several = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+        meant = several if len(inside) > 1 else f"did you mean {inside[0]}?"
     raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
 
 
 def _runs_in(folder: Path) -> list[Path]:
     """Run folders that lie in a folder, by name."""
-    try:
-        inner = sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError:
-        return []
-    return [path for path in inner if RunFolder(path).study_file.is_file()]
+    return sorted(study.parent for study in folder.glob("*/study.json") if study.is_file())
 
 
 COMMAND = r"""cd RUN

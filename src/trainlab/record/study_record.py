@@ -1,6 +1,8 @@
 """study.json, environments/*.json and events/*.jsonl: what was asked, on which machines, how far it got."""
 
 import json
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -148,22 +150,17 @@ class EventReader:
             (event for path in paths for event in self._read(path)), key=lambda event: event.at
         )
 
-    def _read(self, path: Path) -> list[Event]:
+    def _read(self, path: Path) -> Iterator[Event]:
         start = self._offsets.get(path, 0)
         try:
             content = read_bytes(path, start)
         except RecordError:
-            return []
+            return
         complete = content[: content.rfind(b"\n") + 1]
         self._offsets[path] = start + len(complete)
-        return [event for line in complete.splitlines() if (event := _event(line)) is not None]
-
-
-def _event(line: bytes) -> Event | None:
-    try:
-        event = Event.model_validate(plain_value(json.loads(line)))
-        datetime.fromisoformat(event.at)
-    except (ValueError, RecursionError):
-        return None
-    is_of_trials = event.kind not in ("starting", "ready")
-    return None if is_of_trials and not event.trials else event
+        for line in complete.splitlines():
+            with suppress(ValueError, RecursionError):
+                event = Event.model_validate(plain_value(json.loads(line)))
+                datetime.fromisoformat(event.at)
+                if event.trials or event.kind in ("starting", "ready"):
+                    yield event
