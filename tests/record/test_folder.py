@@ -37,19 +37,6 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
         create_run(tmp_path, "mnist", NOW)
 
 
-def test_a_file_in_place_of_the_folder_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "x").write_text("")
-    with pytest.raises(RecordError, match=r"x: cannot be written: .*x is a file; choose"):
-        create_run(tmp_path / "x", "mnist", NOW)
-
-
-def test_records_survive_writing_and_reading(tmp_path: Path) -> None:
-    folder = TrialFolder(tmp_path / "t")
-    folder.write(TRIAL)
-    assert folder.read() == TRIAL
-    assert [path.name for path in folder.path.iterdir()] == ["trial.json"]
-
-
 def test_a_record_from_a_later_version_is_refused_with_the_remedy(tmp_path: Path) -> None:
     folder = TrialFolder(tmp_path / "t")
     folder.write(TRIAL)
@@ -67,11 +54,6 @@ def test_a_record_changed_by_hand_is_told_with_its_place(tmp_path: Path) -> None
     write_json(folder.trial_file, read_json(folder.trial_file) | {"seed": "x"})
     with pytest.raises(RecordError, match=r"trial\.json: seed: .*integer"):
         folder.read()
-
-
-def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"study\.json: no such file; is this a run folder\?"):
-        RunFolder(tmp_path).study()
 
 
 def test_a_broken_json_file_is_our_error(tmp_path: Path) -> None:

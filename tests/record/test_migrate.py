@@ -72,7 +72,4 @@ def test_notes_in_english_become_notes_with_a_text() -> None:
     value = migrated("trial.json", {"format": 1, "state": "done", "notes": ["it broke"]})
     assert value["notes"] == [{"code": "text", "values": {"text": "it broke"}}]
     assert (value["attempt"], value["format"]) == (1, FORMAT)
-
-
-def test_a_file_that_did_not_change_is_only_renumbered() -> None:
     assert migrated("cost.json", {"format": 1, "x": 2}) == {"format": FORMAT, "x": 2}
