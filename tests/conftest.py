@@ -12,12 +12,13 @@ from torch import nn
 from command import Done, Verb
 from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
+from trainlab.analysis.document import Document
 from trainlab.cli import build
 from trainlab.data.dataset import Dataset, Split
 from trainlab.execute.executors import InlineExecutor, LocalExecutor, ProcessesExecutor
 from trainlab.execute.launch import Job, Launcher
 from trainlab.plan import Trial
-from trainlab.record.run_folder import TrialFolder
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec import settings_for
 from trainlab.workloads.workload import Workload
 
@@ -180,3 +181,21 @@ def tiny_file(tmp_path: Path) -> Path:
     path = tmp_path / "own_work.py"
     path.write_text(TINY_FILE)
     return path
+
+
+@pytest.fixture(scope="session")
+def rich_folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run with everything a report can show, made once; not to be changed."""
+    from rich_run import rich_run
+
+    return rich_run(tmp_path_factory.mktemp("rich") / "run")
+
+
+@pytest.fixture(scope="session")
+def reports(rich_folder: RunFolder) -> dict[str, Document]:
+    """Its report by language."""
+    from rich_run import run_data
+
+    from trainlab.report.contents import report_of
+
+    return {lang: report_of(run_data(rich_folder), lang) for lang in ("en", "zh")}
