@@ -54,12 +54,13 @@ def overheads(measurement: Measurement) -> list[Overhead]:
 def round_ratios(record: CostRecord) -> list[float]:
     """Marked over bare, per turn that has both: a machine that drifts hits both alike."""
     marked_ms = [sum(phases) for phases in zip(*record.phases_ms.values(), strict=True)]
-    size = record.round_steps
-    starts = range(0, len(marked_ms), size)
-    turns = [(size, record.step_ms[start : start + size]) for start in starts]
     if record.turns:
         numbers = [turn.num_marked for turn in record.turns]
         turns = list(zip(numbers, record.bare_turns_ms(), strict=True))
+    else:  # an older record: rounds of one length
+        size = record.round_steps
+        starts = range(0, len(marked_ms), size) if marked_ms else ()
+        turns = [(size, record.step_ms[start : start + size]) for start in starts]
     ratios, start = [], 0
     for number, bare_ms in turns:
         if number:
