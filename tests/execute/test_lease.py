@@ -23,7 +23,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from trainlab.execute.lease import leased
-from trainlab.record.folder import RunFolder
+from trainlab.record.run_folder import RunFolder
 with leased(RunFolder(Path(sys.argv[1]))):
     print("held", flush=True)
     time.sleep(60)

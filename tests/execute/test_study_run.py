@@ -94,8 +94,8 @@ def test_once_the_budget_is_spent_no_trial_is_started(
     )
     clock = ticking(60.0)
     monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    # The clock is read once at the start and once before each trial.
-    folder = lab.drive(question, out=tmp_path / "r", budget_s=150.0).run
+    # The clock is read once at the start, once for the timer and once before each trial.
+    folder = lab.drive(question, out=tmp_path / "r", budget_s=210.0).run
     states = [trial.state for trial in folder.trials()]
     assert states == ["done", "done", "pending", "pending", "pending", "pending"]
     (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]

@@ -761,8 +761,10 @@ def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
             Entry(words(key), mark=mark),
         )
 
-    headings = ("limit", "share", "change", "ratio", "interval", "verdict")
-    keys = ("interval" if one == "interval" else f"column_{one}" for one in headings)
+    keys = (
+        *("column_limit", "column_share", "column_change", "column_ratio", "interval"),
+        "column_verdict",
+    )
     columns = (Column(words(key), key in ("column_ratio", "interval")) for key in keys)
     rows = (Row(entries(row, one)) for row in record.limits for one in row.tried)
     note = words("tried_note", gain=record.min_gain)

@@ -64,7 +64,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG = 1
 POLL_S = 1.0
 """Between two looks at the parent where the system does not tell."""
 
@@ -83,21 +83,6 @@ def end_with_parent(by: int = signal.SIGKILL) -> None:
         os._exit(1)
 
     threading.Thread(target=leave_as_orphan, daemon=True).start()
-
-
-def adopt_orphans() -> None:
-    """From now on this process becomes the parent of what its children leave behind when they end."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def children() -> set[int]:
-    """The ids of this process's children, also of those that it has adopted; none where Linux was built
-    without the list."""
-    found: set[int] = set()
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(OSError):
-            found |= {int(pid) for pid in (task / "children").read_text().split()}
-    return found
 
 
 GONE = frozenset({errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN})

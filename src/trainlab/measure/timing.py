@@ -106,8 +106,6 @@ def _device_allocations(device: torch.device) -> int | None:
 COLD_STEPS = 5
 LAST_STEPS = 3
 Stopped = Literal["tight", "budget"]
-Work = Callable[[], object]
-"""Runs the next step."""
 
 
 class PhaseMarks(Instrument):

@@ -162,9 +162,8 @@ class Hooks:
         def watched(tensors: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return run(tensors, *arguments, **options)
-            if (
-                self._is_in_backward
-            ):  # made by another one, as reentrant checkpoints do: part of that
+            # Made by another one, as reentrant checkpoints do: part of that.
+            if self._is_in_backward:
                 return run(tensors, *arguments, **options)
             begins(tensors)
             self._is_in_backward = True

@@ -1,6 +1,6 @@
 """A process that runs a script and watches it.
 
-    python -P -m trainlab.watching.script_child '{"path": …, "mode": …}'
+    python -P -m trainlab.watching.script_child '{"script": …, "mode": …}'
 
 What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
 far it is, and at last how it ended.
@@ -76,7 +76,7 @@ class Answers:
 
 
 def main() -> int:
-    """Runs the script as ordered; the exit code is that of the script."""
+    """Runs the script as ordered; 1 where it failed, how is in the last answer."""
     os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what the script starts
     order = Order.model_validate_json(sys.argv[1])
     answers = Answers(order.answers)

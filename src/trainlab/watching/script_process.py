@@ -65,7 +65,7 @@ class Order(Spec):
 END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
 STARTER = "TRAINLAB_STARTER"
-"""The variable that names it; of the script's own processes it is none."""
+"""The variable with the id of the process that starts a script; taken out before the script runs."""
 
 
 def starter_variable() -> dict[str, str]:
@@ -90,14 +90,12 @@ RECORDED_S = 20.0
 LAST_S = 60.0
 """How long one may take for what comes after its last line."""
 TAIL_BYTES = 4000
-LONGEST_LINE = 300
-"""Letters of its last line."""
 POLL_S = 0.1
 """Between two looks whether a process that says nothing is still alive."""
 
 
 DEATH = "ProcessDied"
-"""Kinds of failures that have no traceback: in its place is what the script printed."""
+"""The kind of a failure without a traceback: in its place is what the script printed."""
 
 
 class ScriptError(Exception):
@@ -144,9 +142,8 @@ class ScriptProcess:
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )
-        for (
-            attempt
-        ) in folder.earlier_attempts():  # one whose driver was killed was not put in order
+        # One whose driver was killed was not put in order.
+        for attempt in folder.earlier_attempts():
             Workplace(attempt.work_folder.absolute(), origin).clear()
         work = self._workplace.make()
         self._output = folder.output_file.open("ab")
