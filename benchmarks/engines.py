@@ -69,10 +69,10 @@ ON_GPU = (
     Case("fashion-mlp", 32, 200, (Way("eager"), Way("graphed", 1, 15), Way("lanes", 64, 300))),
 )
 ON_CPU = (
-    Case("mnist-cnn", 1, 60, (Way("eager"), Way("tuned", 1, 2.5))),
+    Case("mnist-cnn", 1, 60, (Way("eager"), Way("tuned", 1, 1.5))),
     Case("mnist-cnn", 16, 12, (Way("eager"), Way("tuned"))),
     Case("mnist-cnn", 64, 5, (Way("eager"), Way("tuned", 1, 1.3))),
-    Case("fashion-mlp", 32, 100, (Way("eager"), Way("tuned", 1, 5), Way("lanes", 8))),
+    Case("fashion-mlp", 32, 100, (Way("eager"), Way("tuned", 1, 4), Way("lanes", 8))),
 )
 
 
