@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from trainlab.data.dataset import Dataset, Split
-from trainlab.instruments.curve_writer import Curves
+from trainlab.instruments.curve_writer import CurveWriter
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
@@ -224,7 +224,7 @@ def measure(case: Case, device: str, rounds: int, folder: Path) -> bool:
     ways = {
         "ours": ours(setup, [], folder / "bare"),
         "hand": by_hand(setup),
-        "recorded": ours(setup, [Curves(), TensorBoard()], folder / "recorded"),
+        "recorded": ours(setup, [CurveWriter(), TensorBoard()], folder / "recorded"),
         "loader": with_loader(setup),
     }
     times = timed_blocks(setup, ways, rounds)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import Verb
-from trainlab.lab.starter import FILES, STARTERS
+from trainlab.cli.machine_verbs import FILES, STARTERS
 from trainlab.record.run_folder import RunFolder
 from trainlab.studies import FOLDER
 from trainlab.words import TABLES

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models import Residual
 from training import HomedSetup, MakeSetup, train
-from trainlab.instruments.curve_writer import Curves
+from trainlab.instruments.curve_writer import CurveWriter
 from trainlab.instruments.model_records import Network
 from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.workloads.workload import Workload
@@ -34,7 +34,7 @@ class Remembering(nn.Module):
 
 def curve(setup: HomedSetup, *instruments: Instrument) -> list[dict[str, object]]:
     """The curve of a training, less its times."""
-    moments, progress = Moments([Curves(), *instruments]), Progress()
+    moments, progress = Moments([CurveWriter(), *instruments]), Progress()
     train(setup, moments, progress)
     moments.trial_ends(progress)
     assert progress.state == "done"

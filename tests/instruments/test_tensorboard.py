@@ -7,7 +7,7 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from torch import nn
 
 from training import HomedSetup, MakeSetup, train
-from trainlab.instruments.curve_writer import Curves
+from trainlab.instruments.curve_writer import CurveWriter
 from trainlab.instruments.tensorboard import TensorBoard, image_grid
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.workloads.workload import Workload
@@ -16,7 +16,7 @@ CURVES = [(part, name) for part in ("train", "test") for name in ("loss", "accur
 
 
 def watched(setup: HomedSetup) -> EventAccumulator:
-    moments, progress = Moments([TensorBoard(), Curves()]), Progress()
+    moments, progress = Moments([TensorBoard(), CurveWriter()]), Progress()
     train(setup, moments, progress)
     moments.trial_ends(progress)
     events = EventAccumulator(str(setup.folder.tensorboard_folder))
@@ -78,7 +78,7 @@ def test_curves_are_identical_byte_for_byte_with_tensorboard_and_without(
     make_setup: MakeSetup,
 ) -> None:
     curves = []
-    for instruments in ([Curves()], [Curves(), TensorBoard()], [Curves()]):
+    for instruments in ([CurveWriter()], [CurveWriter(), TensorBoard()], [CurveWriter()]):
         setup, progress = make_setup(), Progress()
         moments = Moments(instruments)
         train(setup, moments, progress)

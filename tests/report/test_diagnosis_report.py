@@ -14,8 +14,8 @@ from trainlab.cli.script_verbs import print_diagnosis
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import LimitRow, TriedRow
 from trainlab.report.contents import report_of
-from trainlab.report.glance import glance
 from trainlab.report.markdown import markdown_of
+from trainlab.report.notebook import glance
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun
 

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
-from trainlab.stats.batch_line import Noise, fit_batches, noise_of
+from trainlab.stats.batch_line import TimeNoise, fit_batches, noise_of
 
-EXACT = Noise(0.0, 6)
+EXACT = TimeNoise(0.0, 6)
 """Times that would be the same again."""
 
 
@@ -101,8 +101,8 @@ def test_intervals_cover_at_the_stated_rate() -> None:
 
 def test_what_noise_explains_is_not_called_a_misfit() -> None:
     times = {1: 1.0, 2: 1.5, 4: 1.0}
-    assert fit_batches(times, Noise(0.01, 6)).verdict == "does not fit"
-    assert fit_batches(times, Noise(0.3, 6)).verdict == "cannot tell"
+    assert fit_batches(times, TimeNoise(0.01, 6)).verdict == "does not fit"
+    assert fit_batches(times, TimeNoise(0.3, 6)).verdict == "cannot tell"
     assert fit_batches(times).verdict == "cannot tell", "without repeats noise is not known"
     assert fit_batches({1: 1.0, 2: 1.5, 4: 2.5}).verdict == "fits"
 
@@ -116,7 +116,7 @@ def test_noise_is_that_of_the_mean_of_repeats_pooled_over_sizes() -> None:
 
 
 def test_two_sizes_measured_in_several_processes_have_intervals() -> None:
-    fit = fit_batches({1: 3.0, 11: 13.0}, Noise(0.01, 4))
+    fit = fit_batches({1: 3.0, 11: 13.0}, TimeNoise(0.01, 4))
     assert fit.fixed.interval is not None
     assert fit.fixed.interval.contains(2)
     assert fit.verdict == "cannot tell"

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from trainlab.errors import WorkloadError
 from trainlab.train.metering import Means, Meter, Metric
-from trainlab.train.step import Outcome
+from trainlab.train.step import StepOutcome
 from trainlab.workloads.workload import accuracy
 
 CPU = torch.device("cpu")
 
 
 def add(meter: Meter, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
-    meter.add(Outcome(loss, outputs, targets, len(targets)))
+    meter.add(StepOutcome(loss, outputs, targets, len(targets)))
 
 
 def test_means_weigh_samples_not_batches() -> None:
@@ -145,7 +145,7 @@ def test_what_some_steps_log_is_the_mean_over_those(max_pending: int) -> None:
         logged = {"every": torch.tensor(1.0 + number)}
         if number % 2:
             logged["second"] = torch.tensor(10.0 * number)
-        meter.add(Outcome(torch.tensor(0.0), None, None, size, logged))
+        meter.add(StepOutcome(torch.tensor(0.0), None, None, size, logged))
     means = meter.means()
     assert means.values["every"] == pytest.approx((3 * 1 + 1 * 2 + 2 * 3 + 4 * 4) / 10)
     assert means.values["second"] == pytest.approx((1 * 10 + 4 * 30) / 5)

@@ -22,7 +22,6 @@ from trainlab.analysis.document import (
     Table,
     figure_id,
 )
-from trainlab.analysis.environment import environment_rows
 from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
@@ -40,6 +39,7 @@ from trainlab.analysis.factors import (
 )
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES
+from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
 from trainlab.analysis.tables import Field, name, table_of, value, within

@@ -176,7 +176,7 @@ def _block_name(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class BoxPlace:
     """The upper left corner of a box, its column and its rank from the top of the flow."""
 
     x: float
@@ -204,7 +204,7 @@ def draw(graph: Network, words: Words) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _layout(nodes: Sequence[Node]) -> tuple[list[Place], float]:
+def _layout(nodes: Sequence[Node]) -> tuple[list[BoxPlace], float]:
     """A place for the batch and for every box, and how wide all of it is."""
     # The boxes on the longest way from the batch to each box; of the batch itself, which is first, 0.
     ranks = [0]
@@ -240,12 +240,12 @@ def _layout(nodes: Sequence[Node]) -> tuple[list[Place], float]:
         # Ranks with fewer boxes stand in the middle of their column.
         left = num_placed[rank] + (widest[column] - num_boxes[rank]) / 2
         x, y = starts[column] + left * (BOX_W + GAP_X), MARGIN + row * (BOX_H + GAP_Y)
-        places.append(Place(x, y, column, rank))
+        places.append(BoxPlace(x, y, column, rank))
         num_placed[rank] += 1
     return places, width
 
 
-def _edges(nodes: Sequence[Node], places: Sequence[Place]) -> Iterator[str]:
+def _edges(nodes: Sequence[Node], places: Sequence[BoxPlace]) -> Iterator[str]:
     column_ends: dict[int, float] = defaultdict(float)
     for place in places:
         column_ends[place.column] = max(column_ends[place.column], place.x + BOX_W)
@@ -266,7 +266,7 @@ def _edges(nodes: Sequence[Node], places: Sequence[Place]) -> Iterator[str]:
             )
 
 
-def _down(source: Place, target: Place) -> str:
+def _down(source: BoxPlace, target: BoxPlace) -> str:
     x, y = source.x + BOX_W / 2, source.y + BOX_H
     end_x, end_y = target.x + BOX_W / 2, target.y - 1
     if x == end_x:
@@ -275,14 +275,14 @@ def _down(source: Place, target: Place) -> str:
     return f"M{x:g} {y:g}C{x:g} {middle:g} {end_x:g} {middle:g} {end_x:g} {end_y:g}"
 
 
-def _around(source: Place, target: Place, lane_x: float, shift: float) -> str:
+def _around(source: BoxPlace, target: BoxPlace, lane_x: float, shift: float) -> str:
     """Along a lane beside the column and through gaps between boxes, so that it never runs behind one."""
     x, end_x = source.x + 0.8 * BOX_W, target.x + 0.8 * BOX_W
     y, end_y = source.y + BOX_H, target.y - 1
     return f"M{x:g} {y:g}V{y + 6 + shift:g}H{lane_x:g}V{end_y - 13 + shift:g}H{end_x:g}V{end_y:g}"
 
 
-def _across(source: Place, target: Place) -> str:
+def _across(source: BoxPlace, target: BoxPlace) -> str:
     """To another column: out at the right, in at the left."""
     x, y = source.x + BOX_W, source.y + BOX_H / 2
     end_x, end_y = target.x - 1, target.y + BOX_H / 2
@@ -290,7 +290,7 @@ def _across(source: Place, target: Place) -> str:
     return f"M{x:g} {y:g}C{x + bend:g} {y:g} {end_x - bend:g} {end_y:g} {end_x:g} {end_y:g}"
 
 
-def _batch(place: Place, words: Words) -> str:
+def _batch(place: BoxPlace, words: Words) -> str:
     x, y = place.x + BOX_W / 2, place.y + BOX_H - 15
     return (
         f'<rect class="batch" x="{x - 50:g}" y="{y - 15:g}" width="100" height="30" '
@@ -300,7 +300,7 @@ def _batch(place: Place, words: Words) -> str:
     )
 
 
-def _box(node: Node, place: Place, largest_share: float, words: Words) -> Iterator[str]:
+def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> Iterator[str]:
     """A box, its texts, and where its time was measured, its share as a number and as a bar at its foot."""
     x, y = place.x, place.y if node.share is not None else place.y + 5
     facts = [words("num_calls", number=node.num_calls)] if node.num_calls > 1 else []

@@ -27,7 +27,7 @@ MOST_CELLS = 30
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSpread:
     """How far runs of one cell lie apart."""
 
     std: float
@@ -48,7 +48,7 @@ class Prospect:
     """Those of the last look, where seeds are added; else the same."""
     most_seeds_stds: float
     """The smallest difference that so many find."""
-    spread: Spread | None
+    spread: SeedSpread | None
     margin: float | None
     largest_std: float | None
     """Of runs that can be shown to be equivalent within the margin; None without one."""
@@ -91,7 +91,7 @@ def _prospects(
     study: Study,
     rows: Floats,
     margins: Mapping[str, float | None],
-    spreads: Mapping[str, Spread],
+    spreads: Mapping[str, SeedSpread],
 ) -> Iterator[Prospect]:
     num_seeds = len(study.seeds)
     most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
@@ -144,14 +144,14 @@ def _is_alike(other: Study, study: Study) -> bool:
     return other.workload == study.workload and other.settings.data == study.settings.data
 
 
-def _stated(study: Study) -> dict[str, Spread]:
+def _stated(study: Study) -> dict[str, SeedSpread]:
     """What the study says; of data that is not chosen yet, the bundled, which is noisier."""
     data = study.settings.data
     of_data = study.spreads.get("bundled" if data == "auto" else data, {})
-    return {metric: Spread(std, None) for metric, std in of_data.items()}
+    return {metric: SeedSpread(std, None) for metric, std in of_data.items()}
 
 
-def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, Spread]:
+def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, SeedSpread]:
     """The typical standard deviation of the cells of earlier runs as long as these, by metric."""
     epochs = study.settings.epochs
     cells: dict[tuple[Path, str], list[TrialRecord]] = {}
@@ -169,7 +169,7 @@ def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, Spread]:
                 stds.setdefault(metric, []).append(_typical_std(known))
                 counts[metric] = counts.get(metric, 0) + len(known)
     return {
-        metric: Spread(statistics.median(of_cells), counts[metric])
+        metric: SeedSpread(statistics.median(of_cells), counts[metric])
         for metric, of_cells in stds.items()
         if statistics.median(of_cells) > 0
     }

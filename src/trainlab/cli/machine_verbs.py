@@ -1,10 +1,12 @@
 """trainlab env, data, init, board: this machine, data sets, files to start from, TensorBoard."""
 
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from string import Template
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,12 +15,15 @@ from pydantic import Field
 from rich.console import Console
 
 from trainlab.cli.output import say, words_in
-from trainlab.errors import ChecksumError, DataError, RecordError
+from trainlab.errors import ChecksumError, DataError, RecordError, SpecError
+from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
+from trainlab.spec.base import did_you_mean
+from trainlab.studies import FOLDER
+from trainlab.words import TABLES, Words
 
 if TYPE_CHECKING:
     from trainlab.data.image_sets import Files, ImageSet
-    from trainlab.words import Words
 
 
 def env(
@@ -30,7 +35,7 @@ def env(
 
     as_json --json: Print the record itself.
     """
-    from trainlab.analysis.environment import environment_table
+    from trainlab.analysis.method import environment_table
     from trainlab.machine.host import capture
 
     words, environment = words_in(lang), capture(Path.cwd())
@@ -51,7 +56,6 @@ def init(
     folder DIR: A folder that is not there yet, or is empty of these files.
     starter --from blank|mnist: What to start from: blank (points in a plane), mnist (images).
     """
-    from trainlab.lab.starter import write_starter
 
     words = words_in(lang)
     paths = write_starter(folder, starter, words.lang)
@@ -205,3 +209,49 @@ def _serve(run: Path, logdir: Path, host: str, port: int) -> int:
     served.configure([sys.argv[0], *arguments])
     sys.stdout.flush()
     return int(served.main() or 0)
+
+
+# A model and a study to start one's own from, commented in the user's language.
+
+STARTERS = ("blank", "mnist")
+FILES = ("model.py", "study.toml")
+
+
+def write_starter(folder: Path, starter: str, lang: str) -> tuple[Path, ...]:
+    """`model.py` and `study.toml` in a folder; SpecError where there is no such starter, or a file of that
+    name is there already: nothing is then written."""
+    if starter not in STARTERS:
+        near = did_you_mean(starter, STARTERS)
+        raise SpecError([f"--from: got {starter!r}, must be one of {', '.join(STARTERS)}{near}"])
+    paths = tuple(folder / name for name in FILES)
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            other = f"choose another folder, as {_free(folder)}"
+            raise SpecError([f"{path}: is there already; {other}"])
+    texts = {name: _text(starter, name, folder, Words(lang)) for name in FILES}
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        with replacing(path) as part:
+            part.write_text(texts[path.name], encoding="utf-8")
+    return paths
+
+
+def _free(folder: Path) -> Path:
+    """The first of `my_study_2`, `my_study_3`, … that is not there."""
+    whole = folder.resolve()
+    number = 2
+    while (other := whole.with_name(f"{whole.name}_{number}")).exists():
+        number += 1
+    return folder.with_name(other.name) if folder.name else other
+
+
+def _text(starter: str, file: str, folder: Path, words: Words) -> str:
+    template = (FOLDER / "starters" / starter / f"{file}.txt").read_text(encoding="utf-8")
+    comments: Mapping[str, str] = {key: words(key) for key in TABLES["starter"]}
+    return Template(template).substitute(comments, name=_name(folder))
+
+
+def _name(folder: Path) -> str:
+    """The folder's name as far as a run can have it."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("._-") or "my-study"

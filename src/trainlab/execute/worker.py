@@ -16,7 +16,7 @@ import torch
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
 from trainlab.execute.signals import signals_held
-from trainlab.instruments.curve_writer import Curves, ProgressEvents
+from trainlab.instruments.curve_writer import CurveWriter, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
@@ -475,7 +475,7 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
 
 
 def _instruments(study: Study, trial: Trial) -> list[Instrument]:
-    chosen: list[Instrument] = [Curves()]
+    chosen: list[Instrument] = [CurveWriter()]
     if trial.seed == study.seeds[0]:
         chosen.append(Network())
     is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])

@@ -10,7 +10,7 @@ from trainlab.record.study_record import Event
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 
 
-class Curves(Instrument):
+class CurveWriter(Instrument):
     """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
 
     goes_on = True

@@ -106,7 +106,7 @@ class Extremes(Reduction):
         return numbers[0] if count else math.nan
 
 
-class Spread(Reduction):
+class SpreadReducer(Reduction):
     """The standard deviation. The mean of squares less the square of the mean would cancel: tensors are
     merged by their counts, means and sums of squared deviations."""
 
@@ -204,7 +204,7 @@ def reduction_for(spec: ProbeSpec, own: Reduce | None = None) -> Reduction:
     if spec.reducer in ("min", "max"):
         return Extremes(spec.reducer)
     if spec.reducer == "std":
-        return Spread()
+        return SpreadReducer()
     if own is not None:
         return Totals(own, lambda total, count, fired: total / fired)
     return Totals(*_TOTALS[spec.reducer])

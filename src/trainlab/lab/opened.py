@@ -112,7 +112,7 @@ class Run(RunFolder):
         SpecError, naming what the run has, for any other name.
         """
         from trainlab.analysis.overview import data_of
-        from trainlab.report.glance import chart_of
+        from trainlab.report.notebook import chart_of
         from trainlab.report.pictures import Chart
 
         data, words = data_of(self.evidence()), session_words(lang)
@@ -132,8 +132,7 @@ class Run(RunFolder):
         words = session_words()
         try:
             from trainlab.analysis.overview import data_of
-            from trainlab.report.glance import glance
-            from trainlab.report.notebook import notebook_html
+            from trainlab.report.notebook import glance, notebook_html
 
             self._evidence = None  # the folder may have changed since
             title, blocks = glance(data_of(self.evidence()), words)

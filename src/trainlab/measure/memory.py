@@ -33,7 +33,7 @@ WARMUP_STEPS = 3
 """Then gradients and optimizer state exist and workspaces are taken."""
 
 
-class Change(NamedTuple):
+class SizeChange(NamedTuple):
     """A block allocated, or freed where its bytes are negative."""
 
     at_ns: int
@@ -62,7 +62,7 @@ class Peak(NamedTuple):
 
 def find_peak(
     before: Blocks,
-    changes: Sequence[Change],
+    changes: Sequence[SizeChange],
     phase_ends: Sequence[tuple[int, str]],
     sightings: Sequence[Sighting],
 ) -> Peak:
@@ -90,7 +90,7 @@ def find_peak(
     )
 
 
-def alive_after(before: Blocks, changes: Iterable[Change]) -> dict[int, tuple[int, int]]:
+def alive_after(before: Blocks, changes: Iterable[SizeChange]) -> dict[int, tuple[int, int]]:
     """Each address that holds a block then, with its bytes and the time since when; 0: from before. A block
     whose allocation nobody saw was never counted, so its end is not either."""
     alive = {address: (size, 0) for address, size in before.items()}
@@ -180,7 +180,7 @@ def _profiled_step(
     nodes = _nodes(profiler)
     start_ns = next(node.start_time_ns for node in nodes if node.name == STEP)
     all_changes = sorted(
-        Change(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
+        SizeChange(node.start_time_ns, node.extra_fields.ptr, node.extra_fields.alloc_size)
         for node in nodes
         if node.tag == _EventType.Allocation and node.extra_fields.device.type == setup.device.type
     )

@@ -10,11 +10,10 @@ from trainlab.analysis.cold_start import cold_section
 from trainlab.analysis.cost import phase_section
 from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Document, Figure, Section, with_live_links
-from trainlab.analysis.environment import environment_section
 from trainlab.analysis.factors import comparison_section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import learn_section
-from trainlab.analysis.method import method_section
+from trainlab.analysis.method import environment_section, method_section
 from trainlab.analysis.network import network_section
 from trainlab.analysis.operators import operator_section
 from trainlab.analysis.overview import note_section, trouble_section

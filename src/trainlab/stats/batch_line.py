@@ -32,7 +32,7 @@ SMALL_GAIN = 0.10
 
 
 @dataclass(frozen=True)
-class Noise:
+class TimeNoise:
     """How well one of the times is known: its relative standard error, from repeats."""
 
     error: float
@@ -75,7 +75,7 @@ class BatchScaling:
     left_out: tuple[LeftOut, ...]
     """Empty below three sizes."""
     verdict: FitVerdict
-    noise: Noise | None
+    noise: TimeNoise | None
 
     @property
     def enough(self) -> float | None:
@@ -121,7 +121,7 @@ class BatchScaling:
         return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
-def noise_of(samples: Iterable[Sequence[float]]) -> Noise | None:
+def noise_of(samples: Iterable[Sequence[float]]) -> TimeNoise | None:
     """Of the geometric mean of each of some repeated times, pooled; None where none was repeated."""
     logs = [[math.log(time) for time in times] for times in samples]
     degrees = sum(len(times) - 1 for times in logs)
@@ -129,10 +129,10 @@ def noise_of(samples: Iterable[Sequence[float]]) -> Noise | None:
         return None
     squares = sum((len(times) - 1) * statistics.variance(times) for times in logs if len(times) > 1)
     share = statistics.fmean(1 / len(times) for times in logs)
-    return Noise(math.sqrt(squares / degrees * share), degrees)
+    return TimeNoise(math.sqrt(squares / degrees * share), degrees)
 
 
-def fit_batches(times: Mapping[int, float], noise: Noise | None = None) -> BatchScaling:
+def fit_batches(times: Mapping[int, float], noise: TimeNoise | None = None) -> BatchScaling:
     """From one time per batch size. SpecError below two sizes or if one is not positive."""
     if len(times) < 2 or min(times) < 1 or not all(0 < t < math.inf for t in times.values()):
         raise SpecError(
@@ -167,7 +167,7 @@ def _verdict(left_out: tuple[LeftOut, ...]) -> FitVerdict:
     return "does not fit" if beyond else "cannot tell"
 
 
-def _left_out(times: Mapping[int, float], size: int, noise: Noise | None) -> LeftOut:
+def _left_out(times: Mapping[int, float], size: int, noise: TimeNoise | None) -> LeftOut:
     others = sorted(times.keys() - {size})
     other_times = [times[other] for other in others]
     fixed, per_sample = _solve(others, other_times)
@@ -210,7 +210,7 @@ def _solve(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
     return float(fixed), float(per_sample)
 
 
-def _line(sizes: Sequence[int], times: Sequence[float], noise: Noise | None) -> _Line | None:
+def _line(sizes: Sequence[int], times: Sequence[float], noise: TimeNoise | None) -> _Line | None:
     """None where nothing tells the error: two sizes without repeats."""
     degrees = len(sizes) - 2
     if degrees < 1 and noise is None:
@@ -226,7 +226,7 @@ def _line(sizes: Sequence[int], times: Sequence[float], noise: Noise | None) -> 
     return _Line(parts, squares / degrees * inverse, math.sqrt(squares / degrees), quantile)
 
 
-def _misfits(squares: float, degrees: int, noise: Noise) -> bool:
+def _misfits(squares: float, degrees: int, noise: TimeNoise) -> bool:
     """Whether the residuals are larger than noise explains (an F test): then they are the error."""
     if not degrees or not noise.error:
         return bool(degrees) and squares > 0

@@ -21,7 +21,7 @@ from trainlab.train.callbacks import Moments
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.step import CallModel, Carried, Forward, Outcome
+from trainlab.train.step import CallModel, Carried, Forward, StepOutcome
 from trainlab.workloads.user_code import naming
 from trainlab.workloads.workload import of_samples, of_whole_set
 
@@ -32,7 +32,7 @@ Scores = tuple[Tensor, Tensor]
 """A row of scores per sample, and the class that each is of."""
 
 
-def scores_of(outcome: Outcome) -> Scores | None:
+def scores_of(outcome: StepOutcome) -> Scores | None:
     """None where a batch gave something else than a score per class and has no class per sample."""
     outputs, targets = outcome.outputs, outcome.targets
     if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
@@ -57,7 +57,7 @@ class KeptScores:
         """None where they are no scores of classes."""
         self._num_bytes = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: StepOutcome) -> None:
         """Takes in a batch."""
         if self.batches is None or not self.is_whole:
             return
@@ -202,7 +202,7 @@ class Evaluation:
         return found.record()
 
     @contextmanager
-    def _running(self, epoch: int) -> Iterator[Iterator[Outcome]]:
+    def _running(self, epoch: int) -> Iterator[Iterator[StepOutcome]]:
         """The outcomes of the set's batches, as they come."""
         setup = self._setup
         setup.model.eval()
@@ -213,7 +213,7 @@ class Evaluation:
             batches = naming("data", self._batches.in_order())
             yield (self._step(self._own(batch)) for batch in batches)
 
-    def _look_at(self, outcome: Outcome) -> None:
+    def _look_at(self, outcome: StepOutcome) -> None:
         """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it
         then grows with the batch, and so does every update."""
         setup, self._is_looked_at = self._setup, True
@@ -266,6 +266,6 @@ def make_inference_step(
     moments: Moments,
     call_model: CallModel | None = None,
     carried: Carried | None = None,
-) -> Callable[[Batch], Outcome]:
+) -> Callable[[Batch], StepOutcome]:
     """A forward pass as a function of a batch on the device, as stored; nothing is updated."""
     return Forward(setup, moments, call_model, carried, in_test=True)

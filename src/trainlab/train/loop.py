@@ -51,7 +51,7 @@ so."""
 Clock = Callable[[], float]
 
 
-class Stopwatch:
+class LoopClock:
     """Time spent on training, of which each member of a group counts a share."""
 
     def __init__(self, clock: Clock, share: float, before_s: float = 0.0) -> None:
@@ -114,7 +114,7 @@ def _run_epoch(
     """
     epoch, share = place.epoch, 1 / len(group)
     begun = _running(group)
-    watch = Stopwatch(clock, share, place.train_s)
+    watch = LoopClock(clock, share, place.train_s)
     before_s = begun[0].progress.total_s - place.train_s
     train_means = _train_epoch(session, group, place, watch, saved, resumed)
     train_s = watch.read()
@@ -177,7 +177,7 @@ def _train_epoch(
     session: Session,
     group: Sequence[Member],
     place: Place,
-    watch: Stopwatch,
+    watch: LoopClock,
     saved: Checkpoints | None,
     resumed: State | None,
 ) -> list[dict[str, float]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
-from trainlab.train.step import Outcome, check_mean
+from trainlab.train.step import StepOutcome, check_mean
 from trainlab.workloads.user_code import Running
 from trainlab.workloads.workload import WholeMetric
 
@@ -93,7 +93,7 @@ class Meter:
         self._reduced_losses: list[Tensor] = []
         self._reduced_counts: list[Tensor] = []
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: StepOutcome) -> None:
         """Takes in one step."""
         for earlier in outcome.before:
             self.add(earlier)

@@ -33,7 +33,7 @@ FOR_METRICS = ("outputs", "targets")
 """Of a mapping that a step returns: what the metrics get. All else is logged."""
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """Of one batch."""
 
     loss: Tensor
@@ -44,14 +44,14 @@ class Outcome(NamedTuple):
     """Means are weighted by it."""
     logged: Mapping[str, Tensor] = {}
     """Further values, one number each."""
-    before: tuple["Outcome", ...] = ()
+    before: tuple["StepOutcome", ...] = ()
     """Those of the earlier batches of the same update."""
 
 
-def outcome_of(given: Any, batch: Any, where: str) -> Outcome:
+def outcome_of(given: Any, batch: Any, where: str) -> StepOutcome:
     """What the user's `where` returned for a batch: its loss, or a mapping with the loss and more."""
     if isinstance(given, Tensor):
-        return Outcome(_number(given, where), None, None, count_of(batch))
+        return StepOutcome(_number(given, where), None, None, count_of(batch))
     if not isinstance(given, Mapping):
         raise WorkloadError(
             f"{where}: gave {_kind(given)}, must give the loss as a tensor, or a mapping with `loss`"
@@ -69,7 +69,7 @@ def outcome_of(given: Any, batch: Any, where: str) -> Outcome:
     }
     outputs, targets = (given.get(name) for name in FOR_METRICS)
     loss = _number(given["loss"], f"{where}.loss")
-    return Outcome(loss, outputs, targets, count_of(batch), logged)
+    return StepOutcome(loss, outputs, targets, count_of(batch), logged)
 
 
 def pair_of(batch: Any) -> tuple[Any, Any]:
@@ -150,14 +150,14 @@ class Forward:
 
     prepare: Callable[[Batch], Batch]
     """A batch on the device to what `run` takes."""
-    run: Callable[[Batch], Outcome]
+    run: Callable[[Batch], StepOutcome]
 
-    def __call__(self, batch: Batch) -> Outcome:
+    def __call__(self, batch: Batch) -> StepOutcome:
         return self.run(self.prepare(batch))
 
     def _by_loss(
         self, setup: Setup, model: CallModel
-    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], StepOutcome]]:
         phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
         batch_ready, autocast = self._moments.batch_ready, self._autocast
         prepare_inputs, loss_of = setup.workload.prepare, setup.loss
@@ -172,7 +172,7 @@ class Forward:
             batch_ready(inputs, targets)
             return inputs, targets
 
-        def run(batch: Batch) -> Outcome:
+        def run(batch: Batch) -> StepOutcome:
             inputs, targets = batch
             forward_begins()
             with autocast():
@@ -185,13 +185,13 @@ class Forward:
                     loss = loss_of(outputs, targets)
             check_mean(loss)
             phase_ends("loss")
-            return Outcome(loss, outputs, targets, len(targets))
+            return StepOutcome(loss, outputs, targets, len(targets))
 
         return prepare, run
 
     def _by_own(
         self, setup: Setup, own: Callable[..., Any], name: str, carried: Carried
-    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], Outcome]]:
+    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], StepOutcome]]:
         phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
         batch_ready, autocast, model = self._moments.batch_ready, self._autocast, setup.model
         more = (carried,) if takes_carried(own) else ()
@@ -202,7 +202,7 @@ class Forward:
             batch_ready(batch, ())
             return batch
 
-        def run(batch: Batch) -> Outcome:
+        def run(batch: Batch) -> StepOutcome:
             forward_begins()
             with autocast():
                 with running:

@@ -39,7 +39,7 @@ class UnusedChangeError(ChangeError):
     """It made no difference to anything that the script did."""
 
 
-class Change:
+class ScriptChange:
     """One change under way. `code`, where there is one, runs in place of the script's own."""
 
     def __init__(self, name: ChangeName, value: str) -> None:
@@ -68,7 +68,7 @@ class Change:
             raise UnusedChangeError(f"{self.name}: the script does nothing that it would change")
 
 
-def _same_batch(change: Change, script: Path) -> None:
+def _same_batch(change: ScriptChange, script: Path) -> None:
     """A loader that is trained on gives the first batch of a pass again and again, as many as it has."""
     following = _BaseDataLoaderIter.__next__
 
@@ -90,7 +90,7 @@ def _same_batch(change: Change, script: Path) -> None:
     change.patches.put(_BaseDataLoaderIter, "__next__", first_again)
 
 
-def _one_batch_of_evaluation(change: Change, script: Path) -> None:
+def _one_batch_of_evaluation(change: ScriptChange, script: Path) -> None:
     """A pass without gradients ends after so many batches."""
     following, most = _BaseDataLoaderIter.__next__, change.number
 
@@ -108,7 +108,7 @@ def _one_batch_of_evaluation(change: Change, script: Path) -> None:
     change.patches.put(_BaseDataLoaderIter, "__next__", cut_short)
 
 
-def _with_options(change: Change, **options: Any) -> None:
+def _with_options(change: ScriptChange, **options: Any) -> None:
     """Of loaders that shuffle, or draw by a sampler of the script's."""
     make = DataLoader.__init__
     signature = inspect.signature(make)
@@ -123,22 +123,22 @@ def _with_options(change: Change, **options: Any) -> None:
     change.patches.put(DataLoader, "__init__", made_otherwise)
 
 
-def _more_workers(change: Change, script: Path) -> None:
+def _more_workers(change: ScriptChange, script: Path) -> None:
     _with_options(change, num_workers=change.number, persistent_workers=True)
 
 
-def _pinned_memory(change: Change, script: Path) -> None:
+def _pinned_memory(change: ScriptChange, script: Path) -> None:
     _with_options(change, pin_memory=True)
 
 
-def _fused(change: Change, script: Path) -> None:
+def _fused(change: ScriptChange, script: Path) -> None:
     """Every optimizer of torch's that has fused code uses it, whatever it is asked for."""
     for kind in vars(torch.optim).values():
         if isinstance(kind, type) and "fused" in inspect.signature(kind).parameters:
             _make_fused(change, kind)
 
 
-def _make_fused(change: Change, kind: Any) -> None:
+def _make_fused(change: ScriptChange, kind: Any) -> None:
     make = kind.__init__
     parameters = inspect.signature(make).parameters
 
@@ -153,19 +153,19 @@ def _make_fused(change: Change, kind: Any) -> None:
     change.patches.put(kind, "__init__", made_fused)
 
 
-def _other_threads(change: Change, script: Path) -> None:
+def _other_threads(change: ScriptChange, script: Path) -> None:
     torch.set_num_threads(change.number)
     # What the script asks for itself is not heard.
     change.patches.put(torch, "set_num_threads", lambda number: None)
     change.num_uses = 1
 
 
-def _other_argument(change: Change, script: Path) -> None:
+def _other_argument(change: ScriptChange, script: Path) -> None:
     """The script has been given another argument: nothing is left to do here."""
     change.num_uses = 1
 
 
-def _no_logging(change: Change, script: Path) -> None:
+def _no_logging(change: ScriptChange, script: Path) -> None:
     """Files that are opened to be written lead nowhere; torch.save, fsync, print and SummaryWriter do
     nothing. A script that reads what it wrote fails so."""
     really_open, put = builtins.open, change.patches.put
@@ -212,7 +212,7 @@ class _Cut(ast.NodeTransformer):
     visit_Expr = visit_Assign = visit_AugAssign = visit_AnnAssign = _guarded  # noqa: N815  ast's names
 
 
-def _without_statement(change: Change, script: Path) -> None:
+def _without_statement(change: ScriptChange, script: Path) -> None:
     """The statement that begins at that line runs the first time only, so that names that it sets are
     there."""
     cut = _Cut(change.number)
@@ -232,7 +232,7 @@ def _without_statement(change: Change, script: Path) -> None:
     change.code = compile(changed, str(script), "exec", dont_inherit=True)
 
 
-def _drop_container(change: Change, script: Path) -> None:
+def _drop_container(change: ScriptChange, script: Path) -> None:
     """A container, by its name in the script as `history` or `self.history`, is emptied but for what it got
     last at the end of every step."""
     found: list[Any] = []
@@ -263,7 +263,7 @@ def keep_last(container: Any) -> None:
         del container[:-1]
 
 
-CHANGES: Mapping[ChangeName, Callable[[Change, Path], None]] = {
+CHANGES: Mapping[ChangeName, Callable[[ScriptChange, Path], None]] = {
     "same_batch": _same_batch,
     "workers": _more_workers,
     "pin_memory": _pinned_memory,
@@ -277,12 +277,12 @@ CHANGES: Mapping[ChangeName, Callable[[Change, Path], None]] = {
 }
 
 
-def apply_change(text: str, script: Path) -> Change | None:
+def apply_change(text: str, script: Path) -> ScriptChange | None:
     """Makes a change, as `threads=1`, before the script runs; None for none. ChangeError where it cannot be
     made to it. Before the script is watched: what watches it must see it as changed."""
     if not text:
         return None
-    change = Change(*change_parts(text))
+    change = ScriptChange(*change_parts(text))
     try:
         CHANGES[change.name](change, script)
     except ChangeError:

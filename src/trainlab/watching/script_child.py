@@ -22,7 +22,7 @@ from trainlab.machine.process_state import random_layout
 from trainlab.machine.processes import process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT
-from trainlab.watching.interventions import Change, ChangeError, apply_change
+from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.running import (
     EndOfWatch,
     Interrupts,
@@ -117,7 +117,7 @@ def _on_step(
     return step_ended
 
 
-def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
+def _run_whole(order: Order, answers: Answers, change: ScriptChange | None) -> int:
     folder, also = TrialFolder(Path(order.trial_folder)), list[Callable[[int], None]]()
     whole = WholeWatch(
         order.trial,
@@ -173,7 +173,7 @@ def _run_whole(order: Order, answers: Answers, change: Change | None) -> int:
     return 0 if ended["ended"] == "done" else 1
 
 
-def _measure(order: Order, answers: Answers, change: Change | None) -> int:
+def _measure(order: Order, answers: Answers, change: ScriptChange | None) -> int:
     """The script, again and again if it is short: its steps in turns until it was told to finish, or until
     a window of them was profiled."""
     folder, tracer = TrialFolder(Path(order.trial_folder)), Tracer(_start_ns())
@@ -199,7 +199,7 @@ def _run_until(
     order: Order,
     tracer: Tracer,
     protocol: Generator[None, None, None],
-    change: Change | None,
+    change: ScriptChange | None,
     script_ended: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Runs the script until a protocol, which goes on at the end of every step, has ended; ChangeError
@@ -239,7 +239,7 @@ def _run_until(
         return ended
 
 
-def _ended(order: Order, change: Change | None) -> dict[str, Any]:
+def _ended(order: Order, change: ScriptChange | None) -> dict[str, Any]:
     """Runs the script: how it ended. What it raised is shown as Python shows it."""
     ended: dict[str, Any] = {"ended": "done"}
     try:

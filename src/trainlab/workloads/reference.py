@@ -18,7 +18,7 @@ NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A built-in workload: where its code is and what it starts from."""
 
     name: str
@@ -51,7 +51,7 @@ class Entry:
 
 _STEPPED = {"schedule": "step", "lr_gamma": 0.7}
 _ENTRIES = (
-    Entry(
+    CatalogueEntry(
         name="mnist-cnn",
         summary="two convolutions and two linear layers on MNIST (the PyTorch example)",
         module="trainlab.workloads.mnist_cnn",
@@ -59,7 +59,7 @@ _ENTRIES = (
         defaults={"epochs": 1, "batch_size": 64, "optimizer": "adadelta", "lr": 1.0, **_STEPPED},
         loss_parameters=("ignore_index", "reduction"),
     ),
-    Entry(
+    CatalogueEntry(
         name="fashion-mlp",
         summary="one hidden layer of 128 on Fashion-MNIST",
         module="trainlab.workloads.fashion_mlp",
@@ -70,7 +70,7 @@ _ENTRIES = (
         loss_parameters=("ignore_index", "reduction", "label_smoothing"),
     ),
 )
-BUILTIN: Mapping[str, Entry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+BUILTIN: Mapping[str, CatalogueEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
 class Reference(NamedTuple):

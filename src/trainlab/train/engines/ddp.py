@@ -45,7 +45,7 @@ from trainlab.train.loader import Loader
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import derived_seed, seeded
 from trainlab.train.setup import Setup, set_up
-from trainlab.train.step import CallModel, Outcome
+from trainlab.train.step import CallModel, StepOutcome
 
 FOLLOW = "from trainlab.train.engines.ddp import follow; follow()"
 """What a process of a trial other than the first runs."""
@@ -61,7 +61,7 @@ class ProcessLostError(TrainlabError):
     """A process of the trial has ended before it."""
 
 
-class Task(Spec):
+class RankTask(Spec):
     """What a follower is told when it starts."""
 
     trial: Trial
@@ -83,7 +83,7 @@ class ParallelEngine(EagerEngine):
         ranks = _ranks_of(setup)
         step = _step(setup, moments, ranks.model, lambda: setup.train_batches.size_of(0))
 
-        def counted(rows: Tensor) -> Outcome:
+        def counted(rows: Tensor) -> StepOutcome:
             ranks.num_steps += 1
             return step(rows)
 
@@ -134,7 +134,7 @@ class SharingSession(EagerSession):
         purpose = f"dropout/{batches.rank.number}"
         step = _step(member.setup, member.moments, model, lambda: batches.size_of(self._number))
 
-        def shared(rows: Tensor) -> Outcome:
+        def shared(rows: Tensor) -> StepOutcome:
             value = derived_seed(seed, purpose, self._epoch * len(batches) + self._number)
             torch.manual_seed(value)
             random.seed(value)
@@ -211,7 +211,7 @@ class Ranks:
         if settings.threads is not None:
             environment["OMP_NUM_THREADS"] = str(settings.threads)
         rank = Rank(number=number, of=settings.processes)
-        task = Task(trial=self.trial, rank=rank, store=self._store, path=tuple(sys.path))
+        task = RankTask(trial=self.trial, rank=rank, store=self._store, path=tuple(sys.path))
         return subprocess.Popen(
             [sys.executable, "-P", "-c", FOLLOW, task.model_dump_json()],
             stdin=subprocess.PIPE,
@@ -436,7 +436,7 @@ def _step(setup: Setup, moments: Moments, model: CallModel, batch_size: Callable
 class _Follower:
     """A process of the trial other than the first. Its methods are the commands, lines of JSON."""
 
-    def __init__(self, task: Task, setup: Setup, descriptor: int) -> None:
+    def __init__(self, task: RankTask, setup: Setup, descriptor: int) -> None:
         self._task, self._setup = task, setup
         self._descriptor, self._received = descriptor, b""
 
@@ -483,7 +483,7 @@ def follow() -> NoReturn:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     code = 0
     try:
-        task = Task.model_validate_json(sys.argv[1])
+        task = RankTask.model_validate_json(sys.argv[1])
         sys.path += [place for place in task.path if place not in sys.path]
         commands, answers = own_streams()
         load, trial = Loader(), task.trial

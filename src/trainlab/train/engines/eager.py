@@ -21,10 +21,18 @@ from trainlab.train.evaluation import Evaluation, KeptScores, make_inference_ste
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import random_state, restore_random, seeded
 from trainlab.train.setup import Setup
-from trainlab.train.step import CallModel, Carried, Context, Descent, Forward, Outcome, outcome_of
+from trainlab.train.step import (
+    CallModel,
+    Carried,
+    Context,
+    Descent,
+    Forward,
+    StepOutcome,
+    outcome_of,
+)
 from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
 
-Step = Callable[[Piece], Outcome]
+Step = Callable[[Piece], StepOutcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
 
 
@@ -238,7 +246,7 @@ def _update(
     call_model: CallModel | None,
     weighted: Callable[[Tensor], Tensor] | None,
     carried: Carried | None,
-) -> Callable[[Batch], Outcome]:
+) -> Callable[[Batch], StepOutcome]:
     """One loss, one optimizer."""
     forward = Forward(setup, moments, call_model, carried)
     prepare, run = forward.prepare, forward.run
@@ -259,7 +267,7 @@ def _update(
             forward, moments, descent, optimizer.zero_grad if resets_gradients else None
         )
 
-    def update(batch: Batch) -> Outcome:
+    def update(batch: Batch) -> StepOutcome:
         batch = prepare(batch)
         if resets_gradients:
             optimizer.zero_grad()
@@ -276,13 +284,13 @@ def _update(
 
 def _accumulated(
     forward: Forward, moments: Moments, descent: Descent, reset: Callable[[], None] | None
-) -> Callable[[Sequence[Callable[[], Batch]]], Outcome]:
+) -> Callable[[Sequence[Callable[[], Batch]]], StepOutcome]:
     """The mean gradient of several batches, which count the same; each is fetched when the one before is
     done with."""
     prepare, run, phase_ends = forward.prepare, forward.run, moments.phase_ends
 
-    def update(batches: Sequence[Callable[[], Batch]]) -> Outcome:
-        outcomes: list[Outcome] = []
+    def update(batches: Sequence[Callable[[], Batch]]) -> StepOutcome:
+        outcomes: list[StepOutcome] = []
         for number, fetched in enumerate(batches, start=1):
             prepared = prepare(fetched())
             if number == 1 and reset is not None:
@@ -302,7 +310,7 @@ def _accumulated(
 
 def _own_update(
     setup: Setup, moments: Moments, carried: Carried | None
-) -> Callable[[Batch], Outcome]:
+) -> Callable[[Batch], StepOutcome]:
     """The workload's, which makes its own passes and steps."""
     own = setup.workload.update
     assert own is not None
@@ -314,7 +322,7 @@ def _own_update(
     phase_ends, passes_end, autocast = moments.phase_ends, moments.passes_end, setup.autocast
     average, model = setup.average, setup.model
 
-    def update(batch: Batch) -> Outcome:
+    def update(batch: Batch) -> StepOutcome:
         batch_ready(batch, ())
         forward_begins()
         with autocast(), context.watching(), UPDATE:

@@ -184,7 +184,7 @@ class TunedLayer(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class Kind:
+class VariantKind:
     """How layers of one class are tuned."""
 
     name: str
@@ -197,8 +197,8 @@ class Kind:
     """What a variant is given beside weight and bias."""
 
 
-KINDS: dict[type[nn.Module], Kind] = {
-    nn.Conv2d: Kind(
+KINDS: dict[type[nn.Module], VariantKind] = {
+    nn.Conv2d: VariantKind(
         "convolution",
         CONVOLUTION,
         4,
@@ -211,11 +211,11 @@ KINDS: dict[type[nn.Module], Kind] = {
         ),
         lambda layer: (tuple(layer.padding),),
     ),
-    nn.Linear: Kind("linear", LINEAR, 2, lambda layer: True, lambda layer: ()),
+    nn.Linear: VariantKind("linear", LINEAR, 2, lambda layer: True, lambda layer: ()),
 }
 
 
-def kind_of(layer: nn.Module) -> Kind | None:
+def kind_of(layer: nn.Module) -> VariantKind | None:
     """None for a layer that cannot be tuned: of another class, or not called as torch's class says."""
     kind = KINDS.get(type(layer))
     if kind is None or "forward" in vars(layer) or not is_plain(layer.weight):
@@ -357,7 +357,7 @@ def _choices_by_size(
 
 
 def fastest_variants(
-    kind: Kind, layer: Any, shape: tuple[int, ...], needs_grad_input: bool
+    kind: VariantKind, layer: Any, shape: tuple[int, ...], needs_grad_input: bool
 ) -> dict[str, str]:
     """The names of a `Choice`, measured for such an input with numbers that are not the trial's."""
     draw = torch.Generator().manual_seed(0)

@@ -22,8 +22,8 @@ from trainlab.train.engines.engine import Member, State, Unsuited, Update, reaso
 from trainlab.train.engines.lane_updates import LaneUpdate
 from trainlab.train.engines.vectorized import (
     Gradients,
-    Group,
     GroupStep,
+    LaneGroup,
     LaneNoise,
     LaneSums,
     Stacked,
@@ -196,7 +196,7 @@ class ProgramSession:
         settings = [one.settings for one in self._setups]
         metrics = list(self._setups[0].workload.sample_metrics)
         num_steps = len(self._batches)
-        self._group = Group(
+        self._group = LaneGroup(
             setups=self._setups,
             stacked=stacked,
             update=LaneUpdate(settings, stacked.rows),

@@ -363,7 +363,7 @@ class Gradients:
 
 
 @dataclass(frozen=True)
-class Group:
+class LaneGroup:
     """What the steps of a group share, whatever the size of their batches."""
 
     setups: Sequence[Setup]
@@ -382,7 +382,7 @@ class Group:
 class GroupStep:
     """Steps of one batch size; the rows of each are found at the group's position."""
 
-    def __init__(self, group: Group, rows: Tensor, noise: LaneNoise | None) -> None:
+    def __init__(self, group: LaneGroup, rows: Tensor, noise: LaneNoise | None) -> None:
         """`rows` (steps x trials x samples) is filled anew for every epoch."""
         self.rows, self._group, self._noise = rows, group, noise
         setup = group.setups[0]
