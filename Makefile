@@ -9,10 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
 	@echo "make test       the tests: five minutes on two cores"
-	@echo "make test-slow  those that CI runs beside them"
+	@echo "make test-slow  the slower ones, of which CI runs what fits its time"
 	@echo "make test-full  all of them, on the full data sets too"
 	@echo "make test-cluster  the tests on real Ray and Slurm clusters of two nodes"
-	@echo "make check      format, lint, types, tests, slow ones too: what CI runs"
+	@echo "make check      format, lint, types, tests, slow ones too"
 	@echo "make lint       format, lint and types alone"
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
