@@ -1,15 +1,14 @@
 """What a person sees while a question is answered: spinners and bars on a terminal, lines elsewhere.
 
-What is shown of trials comes from the events in the run folder, in a thread of its own: whatever happens to
-the terminal does not disturb them.
+What is shown of trials is read from the run folder, in a thread of its own: whatever happens to the
+terminal does not disturb them.
 """
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
-from itertools import chain, islice
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,22 +16,19 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
-    ProgressColumn,
     SpinnerColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.text import Text
 
 from trainlab.cli.output import say
 from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
-    TimeLeft,
+    Onlooker,
     end_text,
     fitted,
     group_label,
@@ -41,7 +37,7 @@ from trainlab.lab.run_progress import (
     trial_label,
 )
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.study_record import Event, EventReader
+from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.words import Words
 
@@ -124,30 +120,40 @@ class Silence:
 
 
 @contextmanager
-def showing_status(console: Console, activity: str, words: Words) -> Iterator[None]:
-    """Shows that an activity, one of the words, is under way, as long as the block runs: a spinner on a
-    terminal, a line now and then elsewhere."""
-    text = words(f"activity_{activity}")
-    if console.is_terminal:
-        with console.status(text):
-            yield
-        return
-    start_s, silence, is_over = time.monotonic(), Silence(), threading.Event()
+def _repeating(act: Callable[[], None], pause_s: float) -> Iterator[None]:
+    """Acts again and again, in a thread of its own, as long as the block runs."""
+    is_over = threading.Event()
 
-    def print_heartbeats() -> None:
-        while not is_over.wait(HEARTBEAT_POLL_S):
-            if silence.is_too_long():
-                silence.restart()
-                seconds = f"{time.monotonic() - start_s:.0f}"
-                say(console, words("heartbeat", activity=text, seconds=seconds))
+    def repeat() -> None:
+        with suppress(OSError):  # the terminal is gone; the trials go on
+            while not is_over.wait(pause_s):
+                act()
 
-    thread = threading.Thread(target=print_heartbeats, daemon=True)
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
     finally:
         is_over.set()
         thread.join()
+
+
+@contextmanager
+def showing_status(console: Console, activity: str, words: Words) -> Iterator[None]:
+    """Shows that an activity, one of the words, is under way, as long as the block runs: a spinner on a
+    terminal, a line now and then elsewhere."""
+    text = words(f"activity_{activity}")
+    start_s, silence = time.monotonic(), Silence()
+
+    def print_heartbeat() -> None:
+        if silence.is_too_long():
+            silence.restart()
+            seconds = f"{time.monotonic() - start_s:.0f}"
+            say(console, words("heartbeat", activity=text, seconds=seconds))
+
+    is_terminal = console.is_terminal
+    with console.status(text) if is_terminal else _repeating(print_heartbeat, HEARTBEAT_POLL_S):
+        yield
 
 
 class DownloadProgress:
@@ -191,153 +197,118 @@ class StudyProgress:
     """
 
     def __init__(self, console: Console, run: RunFolder, words: Words) -> None:
-        trials = run.trials()
-        self._console, self._events = console, EventReader(run.events_folder)
-        self._run, self._words = run, words
-        self._events.new()  # of an earlier driver, where the run is resumed: they were shown then
-        self._event_time_s: float | None = None
-        """Of the event being handled; None between events."""
-        self._time_left = TimeLeft(trials, self._now_s)
+        self._console, self._run, self._words = console, run, words
+        self._onlooker = Onlooker(run)
+        trials = self._onlooker.trials.values()
         self._is_study = len({trial.cell for trial in trials}) > 1
-        self._trials = {trial.id: trial for trial in trials}
         self._ended = {trial.id for trial in trials if trial.is_finished}
         self._label = ""
         self._running: dict[tuple[str, ...], str] = {}
         """The groups that run, and what each is called."""
         self._metrics: list[str] = []
         self._silence = Silence()
-        self._is_over = threading.Event()
-        self._bar_width = 16 if console.width >= WIDE else 8
-        self._room = console.width - BESIDE_LABEL - self._bar_width
+        bar_width = 16 if console.width >= WIDE else 8
+        self._room = console.width - BESIDE_LABEL - bar_width
         """Columns for what runs and its metrics."""
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=self._bar_width),
+            BarColumn(bar_width=bar_width),
             TextColumn("{task.fields[metrics]}", markup=False),
-            _TimeLeftColumn(self._time_left, words),
+            TextColumn("{task.fields[left]}", markup=False, style="cyan"),
             console=console,
             transient=True,
             # Only twice: drawing takes time from what is being measured.
             refresh_per_second=2,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=1.0, metrics="", visible=False)
+        self._task = self._bar.add_task("", total=1.0, metrics="", left="", visible=False)
 
     def __enter__(self) -> "StudyProgress":
-        self._learn_of_new(self._run.study().trials)
-        self._is_over.clear()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:  # interrupted while it waits for the thread, which nobody would end
-            self._is_over.set()
-            raise
+        self._onlooker.learn_of_new(self._run.study().trials)
+        self._watching = _repeating(self._look, POLL_S)
+        self._watching.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._is_over.set()
-        self._thread.join()
+        self._watching.__exit__(None, None, None)
+        self._silence.restart()  # it is over: no more heartbeats
+        with suppress(OSError):
+            self._look()
         self._bar.stop()
 
-    def _watch(self) -> None:
-        try:
-            while not self._is_over.wait(POLL_S):
-                self._read_events()
-                if not self._console.is_terminal and self._silence.is_too_long():
-                    self._print_heartbeat()
-            self._read_events()
-        except OSError:
-            return  # the terminal is gone; the trials go on
+    def _look(self) -> None:
+        for event in self._onlooker.new_events():
+            self._show(event)
+        done, left = self._onlooker.time_left.share_done(), self._time_left()
+        self._bar.update(self._task, completed=done, left=left)
+        if not self._console.is_terminal and self._silence.is_too_long():
+            parts = self._words.listed([*self._metrics, left])
+            self._print(f"{self._label or self._words('starting')} … {parts}")
 
-    def _read_events(self) -> None:
-        for event in self._events.new():
-            self._event_time_s = datetime.fromisoformat(event.at).timestamp()
-            self._handle(event)
-        self._event_time_s = None
-        self._bar.update(self._task, completed=self._time_left.share_done())
+    def _time_left(self) -> str:
+        return time_left_text(self._onlooker.time_left, self._words)
 
-    def _handle(self, event: Event) -> None:
-        self._learn_of_new(chain(event.trials, *event.groups))
+    def _show(self, event: Event) -> None:
         match event.kind:
             case "starting":
-                self._time_left.starting(event.groups)
-                several = len(event.groups) > 1
-                key = "starting_several" if several else "starting_one"
+                key = "starting_several" if len(event.groups) > 1 else "starting_one"
                 self._set_label(self._words(key, number=len(event.groups)))
-            case "ready":
-                self._time_left.ready()
             case "group_begins":
-                self._begin_group(event)
+                self._running[event.trials] = self._count() + self._name(event.trials)
+                self._show_running()
+                is_cost = self._onlooker.trials[event.trials[0]].kind == "cost"
+                if is_cost and not self._console.is_terminal:
+                    self._print(self._label)
             case "group_ends":
-                self._end_group(event.trials)
-            case "progress":
+                self._print_ends(event.trials)
+                self._ended.update(event.trials)
+                self._running.pop(event.trials, None)
+                self._show_running()
+            case "progress" | "epoch":
                 self._show_progress(event)
-            case "epoch":
-                self._show_progress(event)
-                self._print_epoch(event)
-
-    def _learn_of_new(self, trial_ids: Iterable[str]) -> None:
-        """Trials that were planned after the start."""
-        new = [trial_id for trial_id in trial_ids if trial_id not in self._trials]
-        if new:
-            trials = [self._run.trial(trial_id).read() for trial_id in new]
-            self._trials |= {trial.id: trial for trial in trials}
-            self._time_left.plan_more(trials)
-
-    def _begin_group(self, event: Event) -> None:
-        trial_ids = event.trials
-        self._time_left.group_begins(*trial_ids, num_side_by_side=event.num_side_by_side)
-        self._running[trial_ids] = self._count() + self._name(trial_ids)
-        self._show_running()
-        if self._trials[trial_ids[0]].kind == "cost" and not self._console.is_terminal:
-            self._print(self._label)
-
-    def _end_group(self, trial_ids: tuple[str, ...]) -> None:
-        self._time_left.group_ends(*trial_ids)
-        self._print_ends(trial_ids)
-        self._ended.update(trial_ids)
-        del self._running[trial_ids]
-        if self._running:
-            self._show_running()
+                if event.kind == "epoch":
+                    self._print_epoch(event)
 
     def _show_running(self) -> None:
         """What runs; of several groups side by side only how many, where their names do not fit."""
         if len(self._running) == 1:
             self._set_label(*self._running.values())
-            return
-        names = self._words.listed(self._name(trial_ids) for trial_ids in self._running)
-        if cell_len(self._count() + names) > self._room:
-            names = self._words("side_by_side", number=len(self._running))
-        self._set_label(self._count() + names)
+        elif self._running:
+            names = self._words.listed(map(self._name, self._running))
+            if cell_len(self._count() + names) > self._room:
+                names = self._words("side_by_side", number=len(self._running))
+            self._set_label(self._count() + names)
 
     def _count(self, number: int | None = None) -> str:
         """So many trials of all; not given: those that have begun."""
-        number, num_trials = number or self._time_left.number, self._time_left.num_trials
+        time_left = self._onlooker.time_left
+        number, num_trials = number or time_left.number, time_left.num_trials
         return f"{number}/{num_trials} " if num_trials > 1 else ""
+
+    def _name(self, trial_ids: tuple[str, ...]) -> str:
+        trials = [self._onlooker.trials[trial_id] for trial_id in trial_ids]
+        return group_label(trials, self._words, is_study=self._is_study)
+
+    def _own_name(self, trial_id: str) -> str:
+        trial = self._onlooker.trials[trial_id]
+        return trial_label(trial, self._words, is_study=self._is_study)
 
     def _result_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""
         self._ended.add(trial_id)
-        own = trial_label(self._trials[trial_id], self._words, is_study=self._is_study)
-        return self._count(len(self._ended)) + own
+        return self._count(len(self._ended)) + self._own_name(trial_id)
 
-    def _name(self, trial_ids: tuple[str, ...]) -> str:
-        trials = [self._trials[trial_id] for trial_id in trial_ids]
-        return group_label(trials, self._words, is_study=self._is_study)
-
-    def _label_of(self, trial_id: str) -> str:
+    def _epoch_label(self, event: Event) -> str:
         """The label of the group that a trial is in; of trials that train together the trial's own."""
-        trial = self._trials[trial_id]
+        label, trial_id = self._label, event.trials[0]
         for ids, text in self._running.items():
-            if trial_id in ids and len(ids) > 1 and trial.kind == "learn":
-                return self._count() + trial_label(trial, self._words, is_study=self._is_study)
             if trial_id in ids:
-                return text
-        return self._label
+                is_own = len(ids) > 1 and self._onlooker.trials[trial_id].kind == "learn"
+                label = self._count() + self._own_name(trial_id) if is_own else text
+        return self._words("epoch_of", label=label, epoch=event.epoch, epochs=event.num_epochs)
 
     def _show_progress(self, event: Event) -> None:
-        self._time_left.progress(event.trials[0], event.share or 0.0)
         if len(self._running) > 1:
             return  # the metrics of one of several would change places with those of another
         train = ((n[6:], v) for n, v in event.metrics.items() if n.startswith("train/"))
@@ -351,8 +322,8 @@ class StudyProgress:
         is_last = event.epoch == event.num_epochs
         if is_last if self._is_study else not self._console.is_terminal:
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
-            trial_id = event.trials[0]
-            label = self._result_label(trial_id) if self._is_study else self._epoch_label(event)
+            is_study, trial_id = self._is_study, event.trials[0]
+            label = self._result_label(trial_id) if is_study else self._epoch_label(event)
             texts = self._words.listed(metric_texts(metrics, self._words))
             seconds = f"{event.time_s:.1f}"
             self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
@@ -360,18 +331,9 @@ class StudyProgress:
     def _print_ends(self, trial_ids: tuple[str, ...]) -> None:
         """Of a study, the trials that did not reach their last epoch, or failed; the others have a line."""
         for trial_id in trial_ids if self._is_study else ():
-            try:
-                trial = self._run.trial(trial_id).read()
-            except RecordError:
-                continue  # told when the run is read
-            if text := end_text(trial, self._words):
-                label = self._result_label(trial_id)
-                self._print(f"{label}{self._words('colon')}{text}")
-
-    def _epoch_label(self, event: Event) -> str:
-        epoch, epochs = event.epoch, event.num_epochs
-        label = self._label_of(event.trials[0])
-        return self._words("epoch_of", label=label, epoch=epoch, epochs=epochs)
+            with suppress(RecordError):  # told when the run is read
+                if text := end_text(self._run.trial(trial_id).read(), self._words):
+                    self._print(f"{self._result_label(trial_id)}{self._words('colon')}{text}")
 
     def _set_label(self, label: str) -> None:
         """What the bar says runs, until the next label; the metrics of what ran before are cleared."""
@@ -380,29 +342,10 @@ class StudyProgress:
         self._update_bar(label)
 
     def _update_bar(self, label: str) -> None:
-        shown, metrics = fitted(label, self._metrics, self._room, self._words)
-        self._bar.update(self._task, description=shown, metrics=metrics, visible=True)
-
-    def _print_heartbeat(self) -> None:
-        left = time_left_text(self._time_left, self._words)
-        parts = self._words.listed([*self._metrics, left])
-        self._print(f"{self._label or self._words('starting')} … {parts}")
+        label, metrics = fitted(label, self._metrics, self._room, self._words)
+        left = self._time_left()
+        self._bar.update(self._task, description=label, metrics=metrics, left=left, visible=True)
 
     def _print(self, line: str) -> None:
         self._silence.restart()
         say(self._console, line)
-
-    def _now_s(self) -> float:
-        """The time of the event being handled, else now."""
-        return time.time() if self._event_time_s is None else self._event_time_s
-
-
-class _TimeLeftColumn(ProgressColumn):
-    """Time left, counted down at every refresh, whether or not anything was reported since."""
-
-    def __init__(self, time_left: TimeLeft, words: Words) -> None:
-        super().__init__()
-        self._time_left, self._words = time_left, words
-
-    def render(self, task: Task) -> Text:
-        return Text(time_left_text(self._time_left, self._words), style="cyan")

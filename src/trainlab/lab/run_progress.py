@@ -4,7 +4,7 @@ import re
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -304,7 +304,7 @@ class Onlooker:
     def __init__(self, run: RunFolder) -> None:
         self._run, self._driver = run, holder_of(run)
         self._now_s = time.time()
-        self._trials: dict[str, TrialRecord] = {}
+        self.trials: dict[str, TrialRecord] = {}
         self._begin()
 
     def look(self) -> Overview:
@@ -313,17 +313,14 @@ class Onlooker:
         if driver is not None and (self._driver is None or driver.token != self._driver.token):
             self._begin()  # resumed by another driver
         self._driver = driver
-        self._trials |= {
+        self.trials |= {
             one: self._run.trial(one).read() for one in record.trials if self._is_open(one)
         }
-        for event in self._events.new():
-            self._now_s = datetime.fromisoformat(event.at).timestamp()
-            if driver is None or event.at[:19] >= driver.begun[:19]:
-                self._handle(event)
-        self._now_s = time.time()
+        for _ in self.new_events():
+            pass
         overview = Overview(
             name=record.name,
-            trials=tuple(self._trials[trial_id] for trial_id in record.trials),
+            trials=tuple(self.trials[trial_id] for trial_id in record.trials),
             driver=driver,
             running=(),
             left_s=None,
@@ -331,8 +328,18 @@ class Onlooker:
         if not overview.is_driven:
             return overview
         groups = tuple(self._group(ids) for ids in self._since_s)
-        left_s = self._time_left.left_s()
+        left_s = self.time_left.left_s()
         return replace(overview, running=groups, left_s=left_s)
+
+    def new_events(self) -> Iterator[Event]:
+        """What has happened since, each event taken into account before it is handed on."""
+        driver = self._driver
+        for event in self._events.new():
+            self._now_s = datetime.fromisoformat(event.at).timestamp()
+            if driver is None or event.at[:19] >= driver.begun[:19]:
+                self._handle(event)
+                yield event
+        self._now_s = time.time()
 
     def _begin(self) -> None:
         """Forgets what an earlier driver ran: it may have died in the middle of it."""
@@ -340,45 +347,46 @@ class Onlooker:
         self._since_s: dict[tuple[str, ...], float] = {}
         self._last: dict[str, Event] = {}
         self._is_starting = False
-        self._trials = {one.id: one for one in self._run.trials()}
-        self._time_left = TimeLeft(tuple(self._trials.values()), lambda: self._now_s)
+        self.trials = {one.id: one for one in self._run.trials()}
+        self.time_left = TimeLeft(tuple(self.trials.values()), lambda: self._now_s)
 
     def _is_open(self, trial_id: str) -> bool:
         """Whether its record may still change."""
-        return trial_id not in self._trials or not self._trials[trial_id].is_finished
+        return trial_id not in self.trials or not self.trials[trial_id].is_finished
 
     def _group(self, trial_ids: tuple[str, ...]) -> RunningGroup:
-        trials = tuple(self._trials[trial_id] for trial_id in trial_ids)
+        trials = tuple(self.trials[trial_id] for trial_id in trial_ids)
         told = [self._last[one] for one in trial_ids if one in self._last]
         last = max(told, key=lambda event: event.at, default=None)
         return RunningGroup(trials, last, max(0.0, self._now_s - self._since_s[trial_ids]))
 
     def _handle(self, event: Event) -> None:
-        self._learn_of_new([*event.trials, *chain(*event.groups)])
+        self.learn_of_new([*event.trials, *chain(*event.groups)])
         match event.kind:
             case "starting":
-                self._time_left.starting(event.groups)
+                self.time_left.starting(event.groups)
                 self._is_starting = True
             case "ready" if self._is_starting:
-                self._time_left.ready()
+                self.time_left.ready()
                 self._is_starting = False
             case "group_begins":
                 side_by_side = event.num_side_by_side
-                self._time_left.group_begins(*event.trials, num_side_by_side=side_by_side)
+                self.time_left.group_begins(*event.trials, num_side_by_side=side_by_side)
                 self._since_s[event.trials] = self._now_s
             case "group_ends" if event.trials in self._since_s:
-                self._time_left.group_ends(*event.trials)
+                self.time_left.group_ends(*event.trials)
                 del self._since_s[event.trials]
             case "progress" | "epoch":
-                self._time_left.progress(event.trials[0], event.share or 0.0)
+                self.time_left.progress(event.trials[0], event.share or 0.0)
                 self._last[event.trials[0]] = event
 
-    def _learn_of_new(self, trial_ids: Sequence[str]) -> None:
-        new = [trial_id for trial_id in trial_ids if trial_id not in self._trials]
+    def learn_of_new(self, trial_ids: Iterable[str]) -> None:
+        """Trials that were planned after the start."""
+        new = [trial_id for trial_id in trial_ids if trial_id not in self.trials]
         if new:
             trials = [self._run.trial(trial_id).read() for trial_id in new]
-            self._trials |= {trial.id: trial for trial in trials}
-            self._time_left.plan_more(trials)
+            self.trials |= {trial.id: trial for trial in trials}
+            self.time_left.plan_more(trials)
 
 
 # What the progress of a study says: which trial runs, how far it is, how it ended, in one line each.
