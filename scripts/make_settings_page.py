@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
-from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, OptionRule
+from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, OPTION_RULES
 from trainlab.workloads.reference import BUILTIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
@@ -20,6 +20,11 @@ Made by `python scripts/make_settings_page.py` from the code; a test holds it to
 `trainlab run --help-all` shows the same in a terminal, in English or Chinese; `trainlab studies --schema`
 gives a study file's JSON schema.
 """
+RANGES = {
+    None: "from 0", "true or false": "true, false", "from 0 to 1": "0 to 1",
+    "at least 0 and less than 1": "0 to below 1",
+}
+"""The values that an option of an optimizer takes, by the rule in the code."""
 TRAINING = """## Training
 
 Options of `trainlab run` and `trainlab profile`, keys under `[settings]` in a study file, keyword
@@ -104,20 +109,11 @@ def _optimizers() -> str:
             f"`torch.optim.{rules.torch_class}`",
             f"{rules.lr:g}",
             _yes(rules.takes_momentum),
-            ", ".join(f"`{option}` ({_rule(rule)})" for option, rule in rules.options.items()),
+            ", ".join(f"`{name}` ({RANGES[OPTION_RULES.get(name)]})" for name in rules.options),
         )
         for name, rules in OPTIMIZERS.items()
     ]
     return _table(("optimizer", "torch's", "learning rate", "takes momentum", "options"), rows)
-
-
-def _rule(option: OptionRule) -> str:
-    """The values that an option of an optimizer takes."""
-    if option.is_flag:
-        return "true, false"
-    if option.below is not None:
-        return f"0 to below {option.below:g}"
-    return "from 0" if option.most is None else f"0 to {option.most:g}"
 
 
 def _default(name: str) -> str:

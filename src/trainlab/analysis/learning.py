@@ -3,9 +3,9 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -51,6 +51,7 @@ from trainlab.analysis.tables import (
 )
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, TrainSpec
+from trainlab.spec.base import setting_of
 from trainlab.spec.study import Target, lower_is_better, target_of
 from trainlab.stats.contrasts import (
     LEVEL,
@@ -622,18 +623,6 @@ def _engine_text(evidence: Evidence, words: Words) -> str:
     return words.sentences(text, words("their_share", number=most)) if most > 1 else text
 
 
-OF_UPDATES = (
-    *("accumulate", "clip_grad_norm", "warmup_steps", "max_steps", "ema"),
-    *("val_fraction", "patience", "keep_best"),
-)
-"""Settings that are named where they are asked for."""
-
-
-def _is_set(settings: Mapping[str, Any], name: str) -> bool:
-    default = TrainSpec.model_fields[name].default
-    return bool(settings.get(name, default) != default)
-
-
 def _settings(evidence: Evidence, words: Words) -> str:
     """The main settings of the study's only cell, in short."""
     trial = next(trial for trial in evidence.trials if trial.kind == "learn")
@@ -649,8 +638,9 @@ def _settings(evidence: Evidence, words: Words) -> str:
         *([] if settings["zero_grad"] else [words("never_reset")]),
         *(
             f"{name}={words.setting(settings[name])}"
-            for name in OF_UPDATES
-            if _is_set(settings, name)
+            for name, field in TrainSpec.model_fields.items()
+            if (facts := setting_of(TrainSpec, name)).is_said or facts.not_by
+            if settings.get(name, field.default) != field.default
         ),
     ]
     return words.listed(parts)

@@ -135,12 +135,9 @@ def _check_own_update(study: Study, workload: Workload) -> None:
     if workload.update is None:
         return
     for cell in study.all_cells:
-        for name in ("accumulate", "clip_grad_norm"):
-            if getattr(cell.settings, name) != TrainSpec.model_fields[name].default:
-                rule = (
-                    "but the workload's own update makes its steps; do it there, or give a `step`"
-                )
-                raise SpecError([f"{name}: got {getattr(cell.settings, name)}, {rule}"])
+        for name in cell.settings.set_beyond("own_update"):
+            rule = "but the workload's own update makes its steps; do it there, or give a `step`"
+            raise SpecError([f"{name}: got {getattr(cell.settings, name)}, {rule}"])
         if cell.settings.precision == "fp16":
             raise SpecError(["precision: got fp16, but the workload has its own update; use bf16"])
 

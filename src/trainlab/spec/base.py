@@ -107,12 +107,17 @@ class Setting:
     """False where it only says where a trial runs and how fast."""
     is_of_optimizer: bool = False
     """Whether a workload's default for it was tuned for the workload's own optimizer."""
-    also_called: tuple[str, ...] = ()
-    """What others call it, for suggestions."""
+    aka: str = ""
+    """What others call it, for suggestions; names with spaces between."""
     option: str = ""
     """What the command line calls it, where that is not its name."""
     resolves_to: tuple[str, ...] = ()
     """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
+    not_by: tuple[str, ...] = ()
+    """What cannot do it: `processes`, several that train one trial; `programs`, engines that do not make
+    steps one by one; `own_update`, that of a workload."""
+    is_said: bool = False
+    """Whether a report names it, where it is set, beside the main settings; as all with `not_by` are."""
     is_of_scripts: bool = False
     """Whether only trials of a script that is watched have it."""
 
@@ -188,7 +193,7 @@ def choices_of(kind: type[Spec], name: str) -> tuple[str, ...]:
 def other_names(kind: type[BaseModel]) -> dict[str, str]:
     """What others call the fields of a spec, to what they are called here."""
     return {
-        other: name for name in kind.model_fields for other in setting_of(kind, name).also_called
+        other: name for name in kind.model_fields for other in setting_of(kind, name).aka.split()
     }
 
 

@@ -24,55 +24,36 @@ OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"
 
 
 @dataclass(frozen=True)
-class OptionRule:
-    """What torch wants an option of an optimizer to be: a number, and where it lies, or true or false."""
-
-    below: float | None = None
-    """It must be less than this; None: no such bound."""
-    most: float | None = None
-    """It must be at most this; None: no such bound."""
-    is_flag: bool = False
-
-    def rule_broken_by(self, value: float) -> str | None:
-        """What the value must be and is not."""
-        if self.is_flag or isinstance(value, bool):
-            wanted = "must be true or false" if self.is_flag else "must be a number"
-            return None if self.is_flag and isinstance(value, bool) else wanted
-        if self.below is not None and not 0 <= value < self.below:
-            return f"must be at least 0 and less than {self.below:g}"
-        if self.most is not None and not 0 <= value <= self.most:
-            return f"must be from 0 to {self.most:g}"
-        return None if value >= 0 else "must be at least 0"
-
-
-@dataclass(frozen=True)
 class OptimizerRules:
     """One of torch's optimizers."""
 
     torch_class: str
     """Its name in `torch.optim`."""
     lr: float
-    options: Mapping[str, OptionRule]
+    options: tuple[str, ...]
     fused_on: tuple[str, ...] = ()
     """Kinds of device for which torch has the whole update as one kernel."""
     takes_momentum: bool = False
 
 
+OPTION_RULES = {
+    **dict.fromkeys(("amsgrad", "nesterov", "centered"), "true or false"),
+    **dict.fromkeys(("beta1", "beta2"), "at least 0 and less than 1"),
+    "rho": "from 0 to 1",
+}
+"""What torch wants an option to be; of all others, a number of at least 0."""
+
 _EVERYWHERE = ("cpu", "cuda", "mps")
-_NUMBER, _SHARE, _FLAG = OptionRule(), OptionRule(below=1), OptionRule(is_flag=True)
-_ADAM = {"beta1": _SHARE, "beta2": _SHARE, "eps": _NUMBER, "amsgrad": _FLAG}
-_ADADELTA = {"rho": OptionRule(most=1), "eps": _NUMBER}
-_SGD = {"dampening": _NUMBER, "nesterov": _FLAG}
-_RMSPROP = {"alpha": _NUMBER, "eps": _NUMBER, "centered": _FLAG}
-_ADAGRAD = {"lr_decay": _NUMBER, "eps": _NUMBER, "initial_accumulator_value": _NUMBER}
+_ADAM = ("beta1", "beta2", "eps", "amsgrad")
+_ADAGRAD = ("lr_decay", "eps", "initial_accumulator_value")
 
 OPTIMIZERS: dict[OptimizerName, OptimizerRules] = {
-    "adadelta": OptimizerRules("Adadelta", 1.0, _ADADELTA),
-    "sgd": OptimizerRules("SGD", 1e-3, _SGD, _EVERYWHERE, takes_momentum=True),
+    "adadelta": OptimizerRules("Adadelta", 1.0, ("rho", "eps")),
+    "sgd": OptimizerRules("SGD", 1e-3, ("dampening", "nesterov"), _EVERYWHERE, True),
     "adam": OptimizerRules("Adam", 1e-3, _ADAM, _EVERYWHERE),
     "adamw": OptimizerRules("AdamW", 1e-3, _ADAM, _EVERYWHERE),
-    "rmsprop": OptimizerRules("RMSprop", 1e-2, _RMSPROP, takes_momentum=True),
-    "adagrad": OptimizerRules("Adagrad", 1e-2, _ADAGRAD, fused_on=("cpu",)),
+    "rmsprop": OptimizerRules("RMSprop", 1e-2, ("alpha", "eps", "centered"), (), True),
+    "adagrad": OptimizerRules("Adagrad", 1e-2, _ADAGRAD, ("cpu",)),
 }
 
 
@@ -93,12 +74,10 @@ def pairs_of(value: object) -> Any:
 
 
 def _numbers(value: object) -> object:
-    """Pairs whose values are numbers or true and false."""
     pairs = pairs_of(value)
-    if isinstance(pairs, dict):
-        for name, number in pairs.items():
-            if not isinstance(number, bool | int | float):
-                raise ValueError(f"{name}: got {number!r}, must be a number, true or false")
+    for name, number in pairs.items() if isinstance(pairs, dict) else ():
+        if not isinstance(number, bool | int | float):
+            raise ValueError(f"{name}: got {number!r}, must be a number, true or false")
     return pairs
 
 
@@ -120,9 +99,6 @@ DATA_CHOICES = ("auto", "full", "bundled")
 TIMED_WHOLE = frozenset({"graphed", "lanes"})
 """Engines whose steps have no phases and layers that could be looked at: they can only be timed whole."""
 
-ALONE = ("accumulate", "clip_grad_norm", "ema", "patience", "keep_best")
-"""What several processes that train one trial do not do yet."""
-
 DEVICE = r"auto|cpu|mps|cuda(:\d+)?"
 
 
@@ -134,38 +110,38 @@ def _device(value: str) -> str:
     return value
 
 
+_ALONE = ("processes", "programs")
+_OF_UPDATE = (*_ALONE, "own_update")
+_Pairs = Annotated[dict[str, Scalar], BeforeValidator(pairs_of)]
+_OF_DEVICE = ("device", "device_name", "threads", "data_resident")
+_OF_BATCHES = ("batch_size", "steps_per_epoch", "log_every_steps")
+_OF_DATA = (*_OF_BATCHES, "data_resident", "tuned", "data.num_train")
+
+
 class TrainSpec(Spec):
     """How one trial trains. Every field is a setting, and later a factor that can be varied."""
 
     epochs: Annotated[
-        PositiveInt,
-        Setting(
-            "epochs",
-            also_called=("num_epochs", "n_epochs"),
-            resolves_to=("tuned",),
-        ),
+        PositiveInt, Setting("epochs", aka="num_epochs n_epochs", resolves_to=("tuned",))
     ] = 1
     """Passes over the training set."""
     max_steps: Annotated[
         PositiveInt | None,
-        Setting("updates", also_called=("steps", "num_steps", "max_updates", "max_iters")),
+        Setting("updates", not_by=("programs",), aka="steps num_steps max_updates max_iters"),
     ] = None
     """Train for so many updates, however many passes that takes; not given: for epochs."""
     batch_size: Annotated[
         PositiveInt,
-        Setting(
-            "samples",
-            also_called=("bs", "batch", "train_batch_size"),
-            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps", "tuned"),
-        ),
+        Setting("samples", aka="bs batch train_batch_size", resolves_to=(*_OF_BATCHES, "tuned")),
     ] = 64
     """Training samples per batch."""
     accumulate: Annotated[
         PositiveInt,
         Setting(
             "batches",
-            also_called=("accumulate_grad_batches", "gradient_accumulation_steps", "accum_steps"),
-            resolves_to=("batch_size", "steps_per_epoch", "log_every_steps"),
+            not_by=_OF_UPDATE,
+            aka="accumulate_grad_batches gradient_accumulation_steps accum_steps",
+            resolves_to=_OF_BATCHES,
         ),
     ] = 1
     """Batches whose mean gradient makes one update: as a larger batch, in the memory of one."""
@@ -174,8 +150,7 @@ class TrainSpec(Spec):
     ] = 1000
     """Test samples per forward pass; does not change the result."""
     optimizer: Annotated[
-        OptimizerName,
-        Setting(also_called=("opt", "optim"), resolves_to=("optimizer_code", "tuned")),
+        OptimizerName, Setting(aka="opt optim", resolves_to=("optimizer_code", "tuned"))
     ] = "adam"
     """The update rule."""
     lr: Annotated[
@@ -183,7 +158,7 @@ class TrainSpec(Spec):
         Setting(
             "rate",
             is_of_optimizer=True,
-            also_called=("learning_rate", "learningrate", "step_size"),
+            aka="learning_rate learningrate step_size",
             resolves_to=("lr",),
         ),
     ] = None
@@ -193,8 +168,7 @@ class TrainSpec(Spec):
     ] = None
     """Momentum, for sgd and rmsprop."""
     weight_decay: Annotated[
-        NonNegativeFloat | None,
-        Setting("factor", is_of_optimizer=True, also_called=("wd", "decay", "l2")),
+        NonNegativeFloat | None, Setting("factor", is_of_optimizer=True, aka="wd decay l2")
     ] = None
     """L2 penalty (decoupled for adamw); not given: the optimizer's own default."""
     optimizer_options: Annotated[
@@ -206,36 +180,31 @@ class TrainSpec(Spec):
     optimizer_code: Annotated[
         Literal["auto", "fused", "foreach", "loop"],
         Setting(
-            changes_learning=False,
-            is_of_optimizer=True,
-            resolves_to=("optimizer_code", "tuned"),
+            changes_learning=False, is_of_optimizer=True, resolves_to=("optimizer_code", "tuned")
         ),
     ] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
     schedule: Annotated[
-        Literal["none", "step", "cosine"],
-        Setting(also_called=("scheduler", "lr_schedule", "lr_scheduler")),
+        Literal["none", "step", "cosine"], Setting(aka="scheduler lr_schedule lr_scheduler")
     ] = "none"
     """How the learning rate changes after each epoch; cosine falls to 0 over all epochs."""
-    lr_gamma: Annotated[
-        float, Field(gt=0, le=1), Setting("factor", also_called=("gamma", "lr_decay"))
-    ] = 0.1
+    lr_gamma: Annotated[float, Field(gt=0, le=1), Setting("factor", aka="gamma lr_decay")] = 0.1
     """Step schedule: the learning rate is multiplied by this."""
     lr_step_epochs: Annotated[PositiveInt, Setting("epochs")] = 1
     """Step schedule: how many epochs lie between two multiplications."""
     warmup_steps: Annotated[
-        NonNegativeInt, Setting("updates", also_called=("warmup", "num_warmup_steps"))
+        NonNegativeInt, Setting("updates", not_by=("programs",), aka="warmup num_warmup_steps")
     ] = 0
     """The learning rate rises over so many updates, in equal parts, to what lr and schedule say."""
     clip_grad_norm: Annotated[
         PositiveFloat | None,
-        Setting("norm", also_called=("clip", "grad_clip", "max_grad_norm", "gradient_clip_val")),
+        Setting("norm", not_by=_OF_UPDATE, aka="clip grad_clip max_grad_norm gradient_clip_val"),
     ] = None
     """Scale the gradient of an update down to this norm, over all parameters, where it is larger."""
     ema: Annotated[
         PositiveFloat | None,
         Field(lt=1),
-        Setting("decay", also_called=("ema_decay", "weight_averaging")),
+        Setting("decay", not_by=_ALONE, aka="ema_decay weight_averaging"),
     ] = None
     """Test and keep a moving average of the weights: after each update this much of it and the rest of the
     new ones, as 0.999; not given: the weights themselves."""
@@ -248,9 +217,7 @@ class TrainSpec(Spec):
         Setting(
             changes_learning=False,
             # A device brings its threads and its implementation of the update along.
-            resolves_to=(
-                *("device", "device_name", "threads", "data_resident", "optimizer_code", "tuned"),
-            ),
+            resolves_to=(*_OF_DEVICE, "optimizer_code", "tuned"),
         ),
     ] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
@@ -258,16 +225,12 @@ class TrainSpec(Spec):
     """What a trial's seed changes: all that is random, or one part of it, the others being held as with
     seed 0. Give several to learn where the spread between seeds comes from."""
     precision: Annotated[
-        Literal["fp32", "bf16", "fp16"],
-        Setting(also_called=("dtype", "amp"), resolves_to=("tuned",)),
+        Literal["fp32", "bf16", "fp16"], Setting(aka="dtype amp", resolves_to=("tuned",))
     ] = "fp32"
     """bf16 and fp16 are autocast with fp32 weights; fp16 with a loss that is scaled against underflow."""
     engine: Annotated[
         Literal["auto", "eager", "tuned", "graphed", "lanes", "compiled"],
-        Setting(
-            changes_learning=False,
-            resolves_to=("engine", "optimizer_code", "tuned"),
-        ),
+        Setting(changes_learning=False, resolves_to=("engine", "optimizer_code", "tuned")),
     ] = "auto"
     """How updates are made: eager (operation by operation), tuned (on a CPU, with the code measured to be
     fastest there), graphed (the whole step as one CUDA graph), lanes (many trials as one vectorised
@@ -278,7 +241,7 @@ class TrainSpec(Spec):
         Setting(
             "threads",
             changes_learning=False,
-            also_called=("num_threads", "n_threads"),
+            aka="num_threads n_threads",
             resolves_to=("threads", "tuned"),
         ),
     ] = None
@@ -288,7 +251,7 @@ class TrainSpec(Spec):
         Setting(
             "processes",
             option="data_parallel",  # --processes are those of a measurement
-            also_called=("world_size", "nproc", "nproc_per_node", "data_parallel", "ranks"),
+            aka="world_size nproc nproc_per_node data_parallel ranks",
             resolves_to=("processes", "backend"),
         ),
     ] = 1
@@ -316,11 +279,8 @@ class TrainSpec(Spec):
         PositiveInt | None,
         Setting(
             "samples",
-            also_called=("num_samples", "train_size", "max_samples", "limit"),
-            resolves_to=(
-                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
-                *("data.num_train", "data.is_subset"),
-            ),
+            aka="num_samples train_size max_samples limit",
+            resolves_to=(*_OF_DATA, "data.is_subset"),
         ),
     ] = None
     """Train on so many samples only, drawn once, the same for every seed; a smaller number is part of a
@@ -330,25 +290,22 @@ class TrainSpec(Spec):
         Field(lt=1),
         Setting(
             "share",
-            also_called=("val_split", "validation_split", "validation_fraction"),
-            resolves_to=(
-                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
-                *("data.num_train", "data.num_val"),
-            ),
+            is_said=True,
+            aka="val_split validation_split validation_fraction",
+            resolves_to=(*_OF_DATA, "data.num_val"),
         ),
     ] = 0.0
     """Hold this share of the training samples out for validation, the same ones for every seed."""
     patience: Annotated[
-        PositiveInt | None, Setting("epochs", also_called=("early_stopping", "early_stop"))
+        PositiveInt | None, Setting("epochs", not_by=_ALONE, aka="early_stopping early_stop")
     ] = None
     """Stop once the validation loss has not been lower for so many epochs; not given: train to the end."""
     keep_best: Annotated[
-        bool, Setting("true|false", also_called=("restore_best_weights", "save_best"))
+        bool, Setting("true|false", not_by=_ALONE, aka="restore_best_weights save_best")
     ] = False
     """The result is the epoch with the lowest validation loss, and its weights are kept; else the last."""
     model: Annotated[
-        dict[str, Scalar],
-        BeforeValidator(pairs_of),
+        _Pairs,
         Setting(
             "name=value",
             holds_commas=True,
@@ -356,26 +313,18 @@ class TrainSpec(Spec):
         ),
     ] = {}
     """Parameters of the workload's model, as hidden=256."""
-    loss: Annotated[
-        dict[str, Scalar], BeforeValidator(pairs_of), Setting("name=value", holds_commas=True)
-    ] = {}
+    loss: Annotated[_Pairs, Setting("name=value", holds_commas=True)] = {}
     """Parameters of the workload's loss or step, as label_smoothing=0.1; varied as loss.label_smoothing."""
     data_options: Annotated[
-        dict[str, Scalar],
-        BeforeValidator(pairs_of),
+        _Pairs,
         Setting(
             "name=value",
             holds_commas=True,
-            resolves_to=(
-                *("batch_size", "steps_per_epoch", "log_every_steps", "data_resident", "tuned"),
-                *("data.name", "data.num_train", "data.num_test", "data.num_val", "data.is_subset"),
-            ),
+            resolves_to=(*_OF_DATA, "data.name", "data.num_test", "data.num_val", "data.is_subset"),
         ),
     ] = {}
     """Parameters of the workload's data function, as fraction=0.1; varied as data.fraction."""
-    script: Annotated[
-        dict[str, Scalar], BeforeValidator(pairs_of), Setting(holds_commas=True, is_of_scripts=True)
-    ] = {}
+    script: Annotated[_Pairs, Setting(holds_commas=True, is_of_scripts=True)] = {}
     """Of a script that is watched: its own arguments that are varied, by name without dashes, and variables
     of its environment as env.NAME."""
     change: Annotated[str, Setting(changes_learning=False, is_of_scripts=True)] = ""
@@ -394,40 +343,37 @@ class TrainSpec(Spec):
             problems.append("optimizer_options.nesterov: needs dampening 0; leave dampening out")
         if self.optimizer_code == "fused" and not rules.fused_on:
             problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
-        problems += self._process_problems()
+        problems += self._process_problems() if self.processes > 1 else ()
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
     def _process_problems(self) -> Iterator[str]:
-        if self.processes == 1:
-            return
-        for name in ALONE:
-            if (value := getattr(self, name)) != TrainSpec.model_fields[name].default:
-                yield f"{name}: got {value}, but only one process can train so; use processes 1"
+        for name in self.set_beyond("processes"):
+            got = getattr(self, name)
+            yield f"{name}: got {got}, but only one process can train so; use processes 1"
         if self.precision == "fp16":
             yield "precision: got fp16, but only one process can train so; use bf16 or processes 1"
+        got = f"processes: got {self.processes}"
         if self.engine not in ("auto", "eager"):
-            rule = f"but engine {self.engine} trains in one; use engine auto or eager"
-            yield f"processes: got {self.processes}, {rule}"
+            yield f"{got}, but engine {self.engine} trains in one; use engine auto or eager"
         if self.batch_size < self.processes:
-            rule = f"but a batch has {self.batch_size}; use at most one process per sample"
-            yield f"processes: got {self.processes}, {rule}"
+            yield f"{got}, but a batch has {self.batch_size}; use at most one process per sample"
 
     @property
     def start_lr(self) -> float:
         """The learning rate of the first epoch."""
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
 
-    @property
-    def beyond_programs(self) -> str | None:
-        """What of it only steps that are made one by one can do, by the setting's name."""
-        asked = (
-            name
-            for name in (*ALONE, "warmup_steps", "max_steps")
-            if getattr(self, name) != TrainSpec.model_fields[name].default
-        )
-        return next(asked, "precision" if self.precision == "fp16" else None)
+    def is_set(self, name: str) -> bool:
+        """Whether a setting is another than its default."""
+        return bool(getattr(self, name) != TrainSpec.model_fields[name].default)
+
+    def set_beyond(self, unable: str) -> list[str]:
+        """The settings that are set and that `unable`, as in `Setting.not_by`, cannot do."""
+        return [
+            n for n in OF_WORKLOADS if unable in setting_of(TrainSpec, n).not_by and self.is_set(n)
+        ]
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -440,12 +386,16 @@ def _option_problems(
 ) -> Iterator[str]:
     known = OPTIMIZERS[optimizer].options
     for name, value in options.items():
-        place = f"optimizer_options.{name}"
         if name not in known:
             has = f"it has {', '.join(sorted(known))}{did_you_mean(name, known)}"
-            yield f"{place}: {optimizer} has no such option; {has}"
-        elif (rule := known[name].rule_broken_by(value)) is not None:
-            yield f"{place}: got {value!r}, {rule}"
+            yield f"optimizer_options.{name}: {optimizer} has no such option; {has}"
+            continue
+        rule, is_flag = OPTION_RULES.get(name, "at least 0"), isinstance(value, bool)
+        most = {"from 0 to 1": value <= 1, "at least 0 and less than 1": value < 1}
+        if is_flag != (rule == "true or false"):
+            yield f"optimizer_options.{name}: got {value!r}, must be {'a number' if is_flag else rule}"
+        elif value < 0 or not most.get(rule, True):
+            yield f"optimizer_options.{name}: got {value!r}, must be {rule}"
 
 
 OF_WORKLOADS = tuple(
@@ -472,6 +422,7 @@ def settings_for(
     """
     own = defaults.get("optimizer", TrainSpec.model_fields["optimizer"].default)
     if requested.get("optimizer", own) != own:
-        tuned = {name for name in defaults if setting_of(TrainSpec, name).is_of_optimizer}
-        defaults = {name: value for name, value in defaults.items() if name not in tuned}
+        defaults = {
+            n: v for n, v in defaults.items() if not setting_of(TrainSpec, n).is_of_optimizer
+        }
     return checked(TrainSpec, {**defaults, **requested}, where)

@@ -46,8 +46,9 @@ class ProgramSession:
             raise Unsuited("not_ours", what=setup.own)
         self._batches, self._device = setup.split_batches, setup.device
         for one in self._setups:
-            if (beyond := one.settings.beyond_programs) is not None:
-                raise Unsuited("not_step_by_step", what=beyond)
+            beyond = one.settings.set_beyond("programs")
+            if beyond or one.settings.precision == "fp16":
+                raise Unsuited("not_step_by_step", what=[*beyond, "precision"][0])
         if not self._batches.resident:
             raise Unsuited("not_resident")
         self._rates = [Rates(one.settings) for one in self._setups]
