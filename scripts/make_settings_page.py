@@ -21,7 +21,9 @@ Made by `python scripts/make_settings_page.py` from the code; a test holds it to
 gives a study file's JSON schema.
 """
 RANGES = {
-    None: "from 0", "true or false": "true, false", "from 0 to 1": "0 to 1",
+    None: "from 0",
+    "true or false": "true, false",
+    "from 0 to 1": "0 to 1",
     "at least 0 and less than 1": "0 to below 1",
 }
 """The values that an option of an optimizer takes, by the rule in the code."""
