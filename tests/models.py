@@ -6,8 +6,26 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import _SingleLevelFunction
+from torch.nn.modules import module as modules
 from torch.nn.utils.parametrizations import weight_norm
+from torch.overrides import _get_current_function_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.checkpoint import checkpoint
+
+CALL = nn.Module.__call__
+
+
+def is_unwatched() -> bool:
+    """Whether torch is as it was before anybody watched."""
+    return (
+        _get_current_function_mode() is None
+        and _get_current_dispatch_mode() is None
+        and not modules._global_forward_hooks
+        and not modules._global_forward_pre_hooks
+        and "apply" not in vars(_SingleLevelFunction)
+        and nn.Module.__call__ is CALL
+    )
 
 
 def mean_of_logits(outputs: dict[str, tuple[Tensor, Tensor]], targets: Tensor) -> Tensor:

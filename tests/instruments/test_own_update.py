@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as hooks
-from torch.overrides import _get_current_function_mode
 
+from models import is_unwatched
 from training import HomedSetup, MakeSetup, train
 from trainlab.data.dataset import Dataset, Split
 from trainlab.instruments.probe_instrument import Probes
@@ -166,9 +165,7 @@ def test_losses_of_a_probed_update_are_the_same_to_the_last_bit(make_setup: Make
     )
     _, seen = probed(make_setup(workload=workload()), *all_of_it)
     assert seen == unprobed(make_setup(workload=workload()))
-    assert _get_current_function_mode() is None
-    assert not hooks._global_forward_hooks
-    assert not hooks._global_forward_pre_hooks
+    assert is_unwatched()
 
 
 def test_layer_tables_have_every_call_and_its_backward_pass(make_setup: MakeSetup) -> None:

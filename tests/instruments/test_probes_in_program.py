@@ -22,8 +22,7 @@ from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments import probe_instrument as probes_instrument
-from trainlab.instruments.probe_instrument import Probes
-from trainlab.instruments.probe_lanes import ProbedProgram
+from trainlab.instruments.probe_instrument import ProbedProgram, Probes
 from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.schema import note

@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import _SingleLevelFunction
-from torch.nn.modules import module as hooks
-from torch.overrides import _get_current_function_mode
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.flop_counter import FlopCounterMode
 
-from models import ZOO, Raising, mean_of_logits
+from models import ZOO, Raising, is_unwatched, mean_of_logits
 from training import HomedSetup, MakeSetup
 from trainlab.measure.layer_profile import profile_layers
 from trainlab.measure.steps import stepping
@@ -65,17 +61,6 @@ def sources(record: LayersRecord, name: str) -> set[str]:
     """The names of the rows a row takes from; the batch is `batch`."""
     names = [*named(record), "batch"]
     return {names[index] for index in named(record)[name].inputs}
-
-
-def nothing_stays() -> bool:
-    """Whether torch is as it was before anybody watched."""
-    return (
-        _get_current_function_mode() is None
-        and _get_current_dispatch_mode() is None
-        and not hooks._global_forward_hooks
-        and not hooks._global_forward_pre_hooks
-        and "apply" not in vars(_SingleLevelFunction)
-    )
 
 
 CNN_FLOPS = {"conv1": 389_376, "conv2": 21_233_664, "fc1": 2_359_296, "fc2": 2_560}
@@ -185,7 +170,7 @@ def test_any_model_can_be_watched(name: str, spec: CostSpec, zoo_setup: MakeSetu
     assert not record.uncounted
     assert all(-1 <= source < at for at, row in enumerate(record.rows) for source in row.inputs)
     assert all(row.inputs for row in record.rows if row.name not in ("T", "zeros", _WEIGHT))
-    assert nothing_stays()
+    assert is_unwatched()
 
 
 _WEIGHT = "last.parametrizations.weight.0"
@@ -289,7 +274,7 @@ def test_a_model_that_fails_leaves_nothing_behind(
 ) -> None:
     with pytest.raises(ArithmeticError, match="planted"):
         profile_layers(zoo_setup(lambda: Raising(at)), spec)
-    assert nothing_stays()
+    assert is_unwatched()
     before = torch.zeros(2, requires_grad=True).exp()
     assert before.grad_fn is not None
 

@@ -1,32 +1,27 @@
 """Sees every call of a step as the user wrote it: modules, functions, custom autograd functions.
 
-A module of torch.nn that calls no other module is one call, whatever it does inside. Any other
-module is a container: what it calls itself are calls of their own, named under its path. A module that
-is compiled, scripted or traced is one call, and so is a compiled function that a module holds: while it
-runs, nothing of ours is in torch's way, so that the compiler compiles the user's code and not our hooks.
+A module of torch.nn without modules inside is one call, whatever it does. Any other module is a
+container: what it calls itself are calls of their own, named under its path. A module that is compiled,
+scripted or traced is one call, and so is a compiled function that a module holds: while it runs, nothing
+of ours is in torch's way, so that the compiler compiles the user's code and not what watches it.
 """
 
-import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from functools import lru_cache, partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
-from torch.nn.modules import module as torch_modules
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
-from torch.utils.hooks import RemovableHandle
 
 from trainlab.data.nesting import tensors_in
 from trainlab.train.callbacks import Phase
-from trainlab.train.opaque import compiled_functions, is_compiled, is_opaque, opaque_modules
+from trainlab.train.opaque import compiled_functions, is_opaque
 
 # What a CallWatch reports to its listener about the calls of a step.
 
@@ -36,7 +31,7 @@ Role = Literal["call", "container", "inner"]
 module that runs inside another call."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class WatchedCall:
     """One call of a module or function within a step."""
 
@@ -48,14 +43,6 @@ class WatchedCall:
     module: nn.Module | None
     """None for a function."""
     role: Role
-    """A torch.nn module begins as a call and becomes a container once it calls another module."""
-    container: "WatchedCall | None"
-    """The module that makes this call, where the listener wanted that one too."""
-
-    @property
-    def type_name(self) -> str:
-        """The function's name, or the module's class."""
-        return self.types[0] if self.module is None else type(self.module).__name__
 
     @property
     def kind(self) -> Kind:
@@ -63,11 +50,9 @@ class WatchedCall:
         return "function" if self.module is None else "module"
 
 
-EndListener = Callable[[Any, Any], bool]
-"""Gets what the call returned and, of a module, its keyword arguments; not called if it raised.
-
-Returns whether the call counts: then the next one of that name gets the next number.
-"""
+EndListener = Callable[[Any], bool]
+"""Gets what the call returned; not called if it raised. Returns whether the call counts: then the next one
+of that name gets the next number."""
 
 
 class CallListener:
@@ -82,17 +67,9 @@ class CallListener:
         return True
 
     def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
-        """The call is about to run; a module's keyword arguments are only known at its end.
-
-        Returns what to call at its end; a call without it does not count in the numbering.
-        """
+        """The call is about to run. Returns what to call at its end; a call without it does not count in
+        the numbering."""
         return None
-
-    def becomes_container(self, call: WatchedCall, arguments: Any) -> None:
-        """A torch.nn module that began as one call is about to call another module."""
-
-    def property_read(self, arguments: Any, value: Any) -> None:
-        """A property of a tensor was read, such as `.data`: no call, but its value may be a tensor."""
 
 
 class Patches:
@@ -126,277 +103,194 @@ TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "real", "imag"}
 """Properties that are operations; `.shape` and the like are not."""
 
 
-@dataclass(slots=True)
-class _Frame:
-    """A module that is being called."""
-
-    path: str
-    arguments: tuple[Any, ...]
-    """Keeping them costs no memory: torch itself holds them until the module returns."""
-    is_call: bool
-    """False for a container, and inside another call."""
-    call: WatchedCall | None = None
-    """None where the listener does not want it."""
-    ends: EndListener | None = None
-
-
 class CallWatch:
-    """Reports the calls of each step to a listener, between `start_watching` and `stop_watching`."""
+    """Once it is installed, reports the calls of each step to a listener, between `start_watching` and
+    `stop_watching`."""
 
-    def __init__(self, model: nn.Module, listener: CallListener) -> None:
-        self._listener = listener
+    def __init__(
+        self, model: nn.Module, listener: CallListener, *, sees_functions: bool = True
+    ) -> None:
+        """Without `sees_functions` it is cheaper, and every module is a container."""
+        self._model, self._listener, self._sees_functions = model, listener, sees_functions
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._numbers: Counter[str] = Counter()
-        self._frames: list[_Frame] = []
-        self._is_inside_call = self._goes_on = False
-        self._sees_functions, self._is_installed = True, False
+        self._open: list[str] = []
+        """The paths of the modules that are being called."""
+        self._is_watching = self._is_inside_call = self._goes_on = False
         self._mode, self._mode_is_on = _FunctionMode(self._function_called), False
-        self._hooks: list[RemovableHandle] = []
-        self._compiled = [module for _, module in opaque_modules(model) if is_compiled(module)]
-        self._functions = [(module, name) for _, module, name in compiled_functions(model)]
-        self._own_calls: list[tuple[nn.Module, Any]] = []
-        """Compiled modules that are called through us, each with what it had in that place."""
-        self._own_functions: list[tuple[nn.Module, str, Any]] = []
-        """Compiled functions that are called through us, each with what its module had in that place."""
-        self._warnings: Any = None
+        self._patches: Patches | None = None
+        self._entered = ExitStack()
 
     def install(self) -> None:
-        """Before the steps, as it takes too long inside one: patches custom autograd functions."""
-        if self._sees_functions and not self._is_installed:
-            # Function modes do not see custom autograd functions.
-            setattr(_SingleLevelFunction, "apply", classmethod(self._apply_called))  # noqa: B010
-            self._is_installed = True
+        """Before the steps, as it takes too long inside one."""
+        if self._patches is not None:
+            return
+        self._patches, run = Patches(), nn.Module.__call__
+
+        # A hook on a module, or one common to all, would switch off torch's fast paths.
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling() or not self._is_watching:
+                return run(module, *args, **kwargs)
+            with self._in_module(module, (args, kwargs)) as ended:
+                with self._out_of_the_way() if is_opaque(module) else nullcontext():
+                    result = run(module, *args, **kwargs)
+                ended(result)
+            return result
+
+        self._patches.put(nn.Module, "__call__", call)
+        if (
+            self._sees_functions
+        ):  # of which a mode does not see those with a backward pass of their own
+            self._patches.put(_SingleLevelFunction, "apply", classmethod(self._apply_called))
+        for _, module, name in compiled_functions(self._model):
+            compiled = self._compiled_function(name, getattr(module, name))
+            self._patches.put(module, name, compiled)
 
     def uninstall(self) -> None:
         """After the steps, however they ended: nothing of ours stays behind in torch."""
         self.stop_watching()
-        self._unpatch()
-
-    def _unpatch(self) -> None:
-        if self._is_installed:
-            delattr(_SingleLevelFunction, "apply")
-            self._is_installed = False
-
-    def watch_modules_only(self) -> None:
-        """Cheaper: from the next step on functions are not seen, and every module is a container."""
-        self.uninstall()
-        self._sees_functions = False
+        if self._patches is not None:
+            self._patches.close()
+            self._patches = None
 
     def start_watching(self) -> None:
         """From here on every call is seen, of whatever module; calls are numbered from 1 again."""
         self._numbers.clear()
-        self._frames.clear()
+        self._open.clear()
         self._is_inside_call = self._goes_on = False
         self._watch()
-
-    def enter(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """The call of a module has begun before it could be seen; its end will be."""
-        self._module_begins(module, arguments)
 
     def go_on_watching(self) -> None:
         """After a stop within an update of several passes: calls go on being numbered. Outside of modules,
         what runs without gradients is not seen: optimizers, and what clips or averages."""
         self._goes_on = True
-        if not self._hooks:
-            self._watch()
-
-    def _watch(self) -> None:
-        # Hooks common to all modules: a hook on a module itself would switch off torch's fast paths.
-        self._add_hooks()
-        if self._compiled:
-            # torch warns of hooks common to all modules beside a compiled one; ours step aside.
-            self._warnings = warnings.catch_warnings()
-            self._warnings.__enter__()
-            warnings.filterwarnings("ignore", r".*there are global hooks")
-        for module in self._compiled:
-            self._own_calls.append((module, vars(module).get("_compiled_call_impl")))
-            vars(module)["_compiled_call_impl"] = self._called_through_us(module)
-        for module, name in self._functions:
-            self._own_functions.append((module, name, vars(module).get(name)))
-            vars(module)[name] = self._run_through_us(name, getattr(module, name))
-        self._switch_mode(on=True)
+        self._watch()
 
     def stop_watching(self) -> None:
         """No call is seen any more."""
         self._switch_mode(on=False)
-        self._remove_hooks()
-        for module, before in self._own_calls:
-            vars(module)["_compiled_call_impl"] = before
-        if self._own_calls:
-            self._warnings.__exit__(None, None, None)
-        self._own_calls = []
-        for module, name, before in self._own_functions:
-            if before is None:
-                del vars(module)[name]
-            else:
-                vars(module)[name] = before
-        self._own_functions = []
+        self._is_watching = False
 
-    def _add_hooks(self) -> None:
-        self._hooks = [
-            register_module_forward_pre_hook(self._module_begins),
-            register_module_forward_hook(self._module_ends, with_kwargs=True, always_call=True),
-        ]
+    def enter(self, module: nn.Module, arguments: Any) -> None:
+        """The call of a module has begun before it could be seen; `leave` tells its end."""
+        self._ended = self._entered.enter_context(self._in_module(module, arguments))
 
-    def _remove_hooks(self) -> None:
-        for hook in self._hooks:
-            hook.remove()
-            # torch leaves this behind, and then takes every module for a hooked one.
-            torch_modules._global_forward_hooks_with_kwargs.pop(hook.id, None)
-        self._hooks = []
+    def leave(self, result: Any = None) -> None:
+        """That call has returned, or raised."""
+        if result is not None:
+            self._ended(result)
+        self._entered.close()
 
-    def _called_through_us(self, module: nn.Module) -> Callable[..., Any]:
-        """Stands in for the call of a compiled module, which would compile what it finds in its way."""
-        compiled = vars(module).get("_compiled_call_impl") or module._call_impl
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._hooks:
-                return compiled(*args, **kwargs)
-            self._module_begins(module, args)
-            ended: tuple[Any, ...] = (None,)
-            try:
-                with self._out_of_the_way():
-                    result = compiled(*args, **kwargs)
-                ended = (kwargs, result)
-                return result
-            finally:
-                self._module_ends(module, args, *ended)
-
-        return call
-
-    def _run_through_us(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """Stands in for a compiled function: one call, whatever it does inside."""
-
-        def unwatched(*args: Any, **kwargs: Any) -> Any:
-            with self._out_of_the_way():
-                return compiled(*args, **kwargs)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if not self._hooks:
-                return compiled(*args, **kwargs)
-            if self._is_inside_call:
-                return unwatched(*args, **kwargs)
-            return self._run(name, unwatched, args, kwargs)
-
-        return call
+    def _watch(self) -> None:
+        self._is_watching = self._patches is not None
+        self._switch_mode(on=True)
 
     @contextmanager
     def _out_of_the_way(self) -> Iterator[None]:
         """Inside, torch is as if nobody watched."""
-        mode_was_on, was_installed = self._mode_is_on, self._is_installed
-        self._switch_mode(on=False)
-        self._remove_hooks()
-        self._unpatch()
+        was_watching, mode_was_on = self._is_watching, self._mode_is_on
+        self.uninstall()
         try:
             yield
         finally:
-            self._add_hooks()
-            if was_installed:
-                self.install()
+            self.install()
+            self._is_watching = was_watching
             self._switch_mode(on=mode_was_on)
+
+    def _compiled_function(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """Stands in for a compiled function: one call, whatever it does inside."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._out_of_the_way():
+                return compiled(*args, **kwargs)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            is_seen = self._is_watching and self._sees_functions and not self._is_inside_call
+            return self._run(name, run, args, kwargs) if is_seen else run(*args, **kwargs)
+
+        return call
 
     def _function_called(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Stands in for every torch function."""
-        if self._is_inside_call or self._is_beside_passes():
-            return function(*args, **kwargs)
-        if name := _name_of(function):
-            return self._run(name, function, args, kwargs)
-        value = function(*args, **kwargs)
-        self._listener.property_read(args, value)
-        return value
-
-    def _is_beside_passes(self) -> bool:
-        return self._goes_on and not self._frames and not torch.is_grad_enabled()
+        is_beside_passes = self._goes_on and not self._open and not torch.is_grad_enabled()
+        name = "" if self._is_inside_call or is_beside_passes else _name_of(function)
+        return self._run(name, function, args, kwargs) if name else function(*args, **kwargs)
 
     def _apply_called(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands in for the `apply` of every custom autograd function."""
         apply = super(_SingleLevelFunction, cls).apply  # type: ignore[misc]
-        if self._is_inside_call or not self._hooks:
+        if self._is_inside_call or not self._is_watching:
             return apply(*args, **kwargs)
-        # Whether it is wanted or not, the functions it uses are no calls of the user's.
-        self._is_inside_call = True
-        self._switch_mode(on=False)
-        try:
+        with self._inside_call():
             return self._run(cls.__name__, apply, args, kwargs)
-        finally:
-            self._is_inside_call = False
-            self._switch_mode(on=True)
 
     def _run(
         self, type_name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """Runs a function as a call, if the listener wants it."""
-        name = self._below_path(type_name)
-        if not self._listener.wants(name, (type_name,)):
-            return function(*args, **kwargs)
-        call = self._new_call(name, (type_name,), None, "call")
-        self._is_inside_call = True
+        """Runs a function as a call. Whether it is wanted or not, what it uses is no call of the user's."""
+        was_inside, self._is_inside_call = self._is_inside_call, True
         try:
-            ends = self._listener.call_begins(call, (args, kwargs))
+            name = self._below_path(type_name)
+            ended = self._begun(name, (type_name,), None, "call", (args, kwargs))
             result = function(*args, **kwargs)
-            if ends is not None:
-                # Writing into a part of a tensor returns nothing, but it is work.
-                self._numbers[name] += ends(args[0] if type_name == "setitem" else result, ())
+            # Writing into a part of a tensor returns nothing, but it is work.
+            ended(args[0] if type_name == "setitem" else result)
             return result
         finally:
-            self._is_inside_call = False
+            self._is_inside_call = was_inside
 
-    def _module_begins(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling():
-            return
-        if self._frames and self._frames[-1].is_call:
-            self._make_container(self._frames[-1])
-        class_: type = type(module)
+    @contextmanager
+    def _in_module(self, module: nn.Module, arguments: Any) -> Iterator[Callable[[Any], None]]:
+        """Inside, the module runs; gives what its result is to be told to."""
+        types = types_of(module)
         path = self._paths.get(id(module))
         if path is None:
-            path = self._below_path(class_.__name__)
-        is_whole = _is_torch_module(class_) or is_opaque(module)
-        is_call = self._sees_functions and not self._is_inside_call and is_whole
+            path = self._below_path(types[0])
+        is_call = self._sees_functions and not self._is_inside_call and _is_whole(module)
         role: Role = "call" if is_call else "inner" if self._is_inside_call else "container"
-        name, types, call = path or class_.__name__, _types_of_class(class_), None
-        if self._listener.wants(name, types):
-            call = self._new_call(name, types, module, role)
-        frame = _Frame(path, args, is_call, call)
-        self._frames.append(frame)
-        if is_call:
-            # Without the mode: it would switch off torch's fast paths.
-            self._is_inside_call = True
-            self._switch_mode(on=False)
-        if call is not None:
-            frame.ends = self._listener.call_begins(call, args)
-
-    def _module_ends(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-        """`rest` is keyword arguments and result; the result alone where the module raised."""
-        if torch.compiler.is_compiling():
-            return
-        frame = self._frames.pop()
+        self._open.append(path)
         try:
-            if frame.call is not None and frame.ends is not None and len(rest) == 2:
-                self._numbers[frame.call.name] += frame.ends(rest[1], rest[0])
+            with self._inside_call() if is_call else nullcontext():
+                yield self._begun(path or types[0], types, module, role, arguments)
         finally:
-            if frame.is_call:
-                self._is_inside_call = False
-                self._switch_mode(on=True)
+            self._open.pop()
 
-    def _make_container(self, frame: _Frame) -> None:
-        """The module of torch.nn that was taken for one call calls another module."""
-        frame.is_call = self._is_inside_call = False
-        if frame.call is not None:
-            frame.call.role = "container"
-            self._listener.becomes_container(frame.call, frame.arguments)
-        self._switch_mode(on=True)
+    @contextmanager
+    def _inside_call(self) -> Iterator[None]:
+        """Without the mode: it would switch off torch's fast paths."""
+        self._is_inside_call = True
+        self._switch_mode(on=False)
+        try:
+            yield
+        finally:
+            self._is_inside_call = False
+            self._switch_mode(on=True)
 
-    def _new_call(
-        self, name: str, types: tuple[str, ...], module: nn.Module | None, role: Role
-    ) -> WatchedCall:
-        container = self._frames[-1].call if self._frames else None
-        return WatchedCall(name, self._numbers[name] + 1, types, module, role, container)
+    def _begun(
+        self,
+        name: str,
+        types: tuple[str, ...],
+        module: nn.Module | None,
+        role: Role,
+        arguments: Any,
+    ) -> Callable[[Any], None]:
+        """Tells the listener of a call, if it wants it; gives what the call's result is to be told to."""
+        ends: EndListener | None = None
+        if self._listener.wants(name, types):
+            call = WatchedCall(name, self._numbers[name] + 1, types, module, role)
+            ends = self._listener.call_begins(call, arguments)
+
+        def ended(result: Any) -> None:
+            if ends is not None:
+                self._numbers[name] += ends(result)
+
+        return ended
 
     def _switch_mode(self, on: bool) -> None:
         # Left only where it is on top of the stack: a mode of the user's must stay where it is.
-        if on and not self._mode_is_on and self._hooks and self._sees_functions:
+        if on and not self._mode_is_on and self._is_watching and self._sees_functions:
             self._mode.__enter__()  # type: ignore[no-untyped-call]
         elif not on and self._mode_is_on and _get_current_function_mode() is self._mode:
             self._mode.__exit__(None, None, None)
@@ -406,8 +300,7 @@ class CallWatch:
 
     def _below_path(self, name: str) -> str:
         """The name below the path of the module being called."""
-        path = self._frames[-1].path if self._frames else ""
-        return f"{path}.{name}" if path else name
+        return f"{self._open[-1]}.{name}" if self._open and self._open[-1] else name
 
 
 class _FunctionMode(TorchFunctionMode):
@@ -443,9 +336,12 @@ def _types_of_class(class_: type) -> tuple[str, ...]:
     return tuple(c.__name__ for c in class_.__mro__ if c not in (nn.Module, object))
 
 
-@lru_cache
-def _is_torch_module(class_: type) -> bool:
-    return f"{class_.__module__}.".startswith(("torch.nn.", "torch.ao.nn."))
+def _is_whole(module: nn.Module) -> bool:
+    """Whether it is one call: those of torch.nn that call no module, though some hold one."""
+    if not f"{type(module).__module__}.".startswith("torch.nn."):
+        return is_opaque(module)
+    is_fused = isinstance(module, nn.TransformerEncoderLayer) and not module.training
+    return is_fused or isinstance(module, nn.MultiheadAttention) or not module._modules
 
 
 # Which call of a step each tensor came from: the edges of its data-flow graph.
@@ -516,36 +412,6 @@ def version_of(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-# Which call's backward work a node of the autograd graph is: that of the call that made the node.
-
-
-class BackwardHooks:
-    """Hooks on the nodes of one step's graph; a node belongs to the first call whose outputs lead to it."""
-
-    def __init__(self) -> None:
-        # Kept until the step ends: torch wraps a node anew once the wrapper is gone, and we would
-        # not know it again.
-        self._claimed: set[Any] = set()
-
-    def claim(
-        self, outputs: Iterable[Tensor], begins: Callable[[], None], ends: Callable[[], None]
-    ) -> None:
-        """Has `begins` and `ends` called around each node from these outputs back to claimed nodes."""
-        waiting = [output.grad_fn for output in outputs]
-        while waiting:
-            node: Any = waiting.pop()
-            if node is None or node in self._claimed or type(node).__name__ == "AccumulateGrad":
-                continue
-            self._claimed.add(node)
-            node.register_prehook(lambda grads: begins())
-            node.register_hook(lambda inputs, outputs: ends())
-            waiting += [next_node for next_node, _ in node.next_functions]
-
-    def release(self) -> None:
-        """Lets go of the graph."""
-        self._claimed.clear()
-
-
 # Records the calls of one step: their data-flow edges, parameters, shapes and memory.
 
 
@@ -554,21 +420,12 @@ class PassCost:
     """What the forward or the backward pass of one call costs in one step."""
 
     us: float = 0.0
-    flops_by_kind: dict[str, int] = field(default_factory=dict)
+    flops_by_kind: Counter[str] = field(default_factory=Counter)
     """Of convolutions, of recurrent layers, and of all other products."""
     num_bytes: int = 0
     """Read and written."""
     saved_bytes: int = 0
     """Memory that is kept for the backward pass because of it."""
-
-    @property
-    def flops(self) -> int:
-        """Of all kinds."""
-        return sum(self.flops_by_kind.values())
-
-    def add_flops(self, kind: str, flops: int) -> None:
-        """One more operator's."""
-        self.flops_by_kind[kind] = self.flops_by_kind.get(kind, 0) + flops
 
 
 @dataclass
@@ -592,12 +449,15 @@ class Call:
     backward: PassCost = field(default_factory=PassCost)
 
 
-class Observer(Protocol):
-    """Sees a step's work begin and end, and in it each call's forward and backward pass."""
+class Observer:
+    """Sees a step's work begin and end, and in it each call's forward and backward pass; this one measures
+    nothing."""
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """The forward pass begins."""
 
-    def phase_ends(self, phase: Phase) -> None: ...
+    def phase_ends(self, phase: Phase) -> None:
+        """Of the phases that the model computes in."""
 
     def passes_go_on(self) -> None:
         """A backward pass is over, and further passes may come."""
@@ -605,13 +465,11 @@ class Observer(Protocol):
     def end(self) -> None:
         """The step is over, or broke off; perhaps before it began."""
 
-    def pass_begins(self, cost: PassCost) -> None: ...
+    def pass_begins(self, cost: PassCost) -> None:
+        """The forward or the backward pass of a call."""
 
-    def pass_ends(self, cost: PassCost) -> None: ...
-
-
-Versions = list[tuple[Tensor, int]]
-"""A call's input tensors, each with its version before the call: a change in place raises the version."""
+    def pass_ends(self, cost: PassCost) -> None:
+        """The same."""
 
 
 class CallRecorder(CallListener):
@@ -625,118 +483,71 @@ class CallRecorder(CallListener):
         self._parameters = {id(parameter) for parameter in model.parameters()}
         self._constants = constants_of(model)
         self._flow = DataFlow()
-        self._backward_hooks = BackwardHooks()
+        self._claimed: set[Any] = set()
+        """Nodes of the step's graph. Kept until it ends: torch wraps a node anew once the wrapper is gone,
+        and we would not know it again."""
         self._running: Call | None = None
-        self._container_sources: dict[WatchedCall | None, set[int]] = {}
-        """By container of torch.nn: the sources of its arguments. What it computes before it calls its
-        first module is not seen, so tensors of unknown origin in it are taken to come from those."""
 
     def release_graph(self) -> None:
         """After the step: lets go of its autograd graph."""
-        self._backward_hooks.release()
+        self._claimed.clear()
 
     def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
         if call.module is not None and call.role == "inner":
             assert self._running is not None
             self._running.parameters |= self._parameters_of(call.module)
             return None
-        inputs = list(tensors_in(arguments))
+        inputs = [(tensor, version_of(tensor)) for tensor in tensors_in(arguments)]
         if call.module is self._model:
-            self._flow.set_sources(inputs, [BATCH])
+            self._flow.set_sources((tensor for tensor, _ in inputs), [BATCH])
         if call.role == "container":
             return None
-        versions = [(tensor, version_of(tensor)) for tensor in inputs]
-        record = Call(call.name, call.type_name, call.kind, self.phase, call.number)
+        record = Call(call.name, call.types[0], call.kind, self.phase, call.number)
+        if call.module is not None:
+            record.parameters = self._parameters_of(call.module)
 
-        def ends(result: Any, keywords: Any) -> bool:
-            if call.role == "container":
-                return False
+        def ends(result: Any) -> bool:
             self.observer.pass_ends(record.forward)
-            if call.module is not None:
-                record.parameters |= self._parameters_of(call.module)
-            if keywords:
-                versions.extend((tensor, version_of(tensor)) for tensor in tensors_in(keywords))
-            outputs = list(tensors_in(result))
-            if outputs:
-                sources = self._container_sources.get(call.container)
-                self._record(record, versions, outputs, sources)
+            if outputs := list(tensors_in(result)):
+                self._record(record, inputs, outputs)
             return bool(outputs)
 
         self._running = record
         self.observer.pass_begins(record.forward)
         return ends
 
-    def becomes_container(self, call: WatchedCall, arguments: Any) -> None:
-        self._container_sources[call] = self._flow.sources(tensors_in(arguments))
-
-    def property_read(self, arguments: Any, value: Any) -> None:
-        self._flow.set_sources(tensors_in(value), self._flow.sources(tensors_in(arguments)))
-
-    def _record(
-        self,
-        call: Call,
-        inputs: Versions,
-        outputs: list[Tensor],
-        container_sources: set[int] | None,
-    ) -> None:
+    def _record(self, call: Call, inputs: list[tuple[Tensor, int]], outputs: list[Tensor]) -> None:
+        """`inputs`: each with its version before the call: a change in place raises the version."""
         call.parameters |= {id(tensor) for tensor, _ in inputs} & self._parameters
         call.output_shapes = [[] if tensor.is_nested else list(tensor.shape) for tensor in outputs]
         output_bytes = {storage_id(tensor): storage_bytes(tensor) for tensor in outputs}
         new_storages = output_bytes.keys() - {storage_id(tensor) for tensor, _ in inputs}
         call.output_bytes = sum(output_bytes[storage] for storage in new_storages)
-        inputs = [
-            (tensor, version) for tensor, version in inputs if id(tensor) not in self._constants
-        ]
-        # Tensors of unknown origin that the loss takes are the targets.
-        unknown = container_sources or ({BATCH} if self.phase == "loss" else set())
-        self._flow.set_sources((t for t, _ in inputs if not self._flow.has_sources(t)), unknown)
+        inputs = [one for one in inputs if id(one[0]) not in self._constants]
+        if self.phase == "loss":
+            # Tensors of unknown origin are the targets.
+            unknown = (tensor for tensor, _ in inputs if not self._flow.has_sources(tensor))
+            self._flow.set_sources(unknown, [BATCH])
         call.inputs = self._flow.sources(tensor for tensor, _ in inputs)
         written = [tensor for tensor, version in inputs if version_of(tensor) != version]
         index = len(self.calls)
         self._flow.set_sources(outputs, [index])
         self._flow.set_writer(written, index)
-        begins = partial(self.observer.pass_begins, call.backward)
-        ends = partial(self.observer.pass_ends, call.backward)
-        self._backward_hooks.claim([*outputs, *written], begins, ends)
+        self._claim([*outputs, *written], call.backward)
         self.calls.append(call)
+
+    def _claim(self, outputs: Iterable[Tensor], cost: PassCost) -> None:
+        """The nodes from these outputs back to those of earlier calls are the call's backward pass."""
+        begins, ends = partial(self.observer.pass_begins, cost), self.observer.pass_ends
+        waiting = [output.grad_fn for output in outputs]
+        while waiting:
+            node: Any = waiting.pop()
+            if node is None or node in self._claimed or type(node).__name__ == "AccumulateGrad":
+                continue
+            self._claimed.add(node)
+            node.register_prehook(lambda grads: begins())
+            node.register_hook(lambda inputs, outputs: ends(cost))
+            waiting += [next_node for next_node, _ in node.next_functions]
 
     def _parameters_of(self, module: nn.Module) -> set[int]:
         return {id(parameter) for parameter in module.parameters()} & self._parameters
-
-
-# Which calls of one step are those of another, where a loop runs more often in one of them.
-
-
-def aligned(known: Sequence[Hashable], new: Sequence[Hashable]) -> list[int | None]:
-    """For each of the new ones its place among the known ones, None where it has none there. Places rise:
-    what comes first in one comes first in the other.
-
-    The ends are put together first: what follows a loop is then not taken for a further round of it.
-    """
-    num_last = _num_equal(_from_the_end(known, new))
-    known_rest, new_rest = len(known) - num_last, len(new) - num_last
-    num_first = _num_equal(list(zip(known[:known_rest], new[:new_rest], strict=False)))
-    places: list[int | None] = [None] * len(new)
-    for place in range(num_first):
-        places[place] = place
-    for place in range(num_last):
-        places[new_rest + place] = known_rest + place
-    between = SequenceMatcher(
-        None, known[num_first:known_rest], new[num_first:new_rest], autojunk=False
-    )
-    for block in between.get_matching_blocks():
-        for place in range(block.size):
-            places[num_first + block.b + place] = num_first + block.a + place
-    return places
-
-
-def _from_the_end(
-    first: Sequence[Hashable], second: Sequence[Hashable]
-) -> list[tuple[Hashable, Hashable]]:
-    """Of two sequences, the last with the last, and so on."""
-    return list(zip(reversed(first), reversed(second), strict=False))
-
-
-def _num_equal(pairs: Sequence[tuple[Hashable, Hashable]]) -> int:
-    """How many of the first pairs are of equals."""
-    return next((n for n, (one, other) in enumerate(pairs) if one != other), len(pairs))

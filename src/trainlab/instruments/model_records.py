@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from trainlab.data.nesting import count_of
 from trainlab.errors import RecordError, reason_in
-from trainlab.instruments.calls import Call, CallRecorder, PassCost
+from trainlab.instruments.calls import Call, CallRecorder, Observer
 from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.record.files import replacing, writing
 from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
-from trainlab.train.callbacks import Arguments, Instrument, Phase, Progress, TrialView
+from trainlab.train.callbacks import Arguments, Instrument, Progress, TrialView
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.opaque import opaque_names, plain_names, uncompiled_copy
 from trainlab.train.seeds import seeded
@@ -52,7 +52,7 @@ class Network(Instrument):
 
 def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
     """The calls of one forward pass with these arguments, in their order."""
-    recorder = CallRecorder(model, _Unmeasured())
+    recorder = CallRecorder(model, Observer())
     recorder.watch.install()
     try:
         recorder.watch.start_watching()
@@ -76,22 +76,6 @@ def _row(call: Call, unseen: dict[int, int]) -> CallRow:
         output_shapes=call.output_shapes,
         num_parameters=sum(unseen.pop(parameter, 0) for parameter in call.parameters),
     )
-
-
-class _Unmeasured:
-    """Measures nothing of a step."""
-
-    def begin(self) -> None: ...
-
-    def phase_ends(self, phase: Phase) -> None: ...
-
-    def passes_go_on(self) -> None: ...
-
-    def end(self) -> None: ...
-
-    def pass_begins(self, cost: PassCost) -> None: ...
-
-    def pass_ends(self, cost: PassCost) -> None: ...
 
 
 @contextlib.contextmanager

@@ -1,18 +1,19 @@
 """Channels: each is one probe at one layer or parameter, with what it has seen so far."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch._C import _functorch
 
+from trainlab.errors import SpecError
 from trainlab.instruments.reducers import (
     DeadUnits,
-    Reduce,
+    Reduction,
     own_reducer,
     reduction_for,
     unit_dimension,
@@ -29,6 +30,19 @@ Kind = Literal["module", "function", "parameter"]
 Place = tuple[ProbeSpec, str, int]
 """A probe, and a layer with the number of its call."""
 
+SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda out: (out > 0).to(out.dtype),
+    "relu6": lambda out: ((out > 0) & (out < 6)).to(out.dtype),
+    "sigmoid": lambda out: out * (1 - out),
+    "tanh": lambda out: 1 - out * out,
+}
+"""The derivative of element-wise layers, from their output: so in-place ones can be asked as well."""
+
+
+def slope_name(types: Sequence[str]) -> str | None:
+    """Which of these a layer has."""
+    return next((name for one in types if (name := one.lower().rstrip("_")) in SLOPES), None)
+
 
 class Seen(NamedTuple):
     """A tensor that a call takes or gives, as it lies in memory."""
@@ -38,122 +52,76 @@ class Seen(NamedTuple):
     """Which of its dimensions is that of the trials; None: it belongs to one trial, or to all alike."""
 
 
-@dataclass
-class Firings:
-    """How often a channel fired, when, and on what."""
-
-    total: int = 0
-    first_step: int | None = None
-    last_step: int | None = None
-    shapes: dict[tuple[int, ...], None] = field(default_factory=dict)
-    in_period: int = 0
-    num_elements: int = 0
-    """Of the period."""
-
-
+@dataclass(eq=False)
 class Channel:
     """Takes in tensors of one probe at one place; told apart by the layer's name and call."""
 
-    def __init__(
-        self,
-        spec: ProbeSpec,
-        layer: str,
-        call: int,
-        types: Sequence[str],
-        kind: Kind,
-        place: int,
-        own: Reduce | None,
-    ) -> None:
-        self.spec, self.layer, self.call, self.kind = spec, layer, call, kind
-        self.types, self.place = types, place
-        self.owner = ""
-        """Of a parameter: the class of the module that holds it."""
-        self.firings = Firings()
-        self.why_not: str | None = None
-        is_sum = spec.quantity == "local_grad" and spec.reducer in ("sum", "sq_sum")
-        self.by_count = is_sum and any(name.lower().rstrip("_") == "relu" for name in types)
-        """A ReLU's derivative, which is 1 or 0, is summed by counting its positive outputs."""
-        counted = spec.model_copy(update={"reducer": "positive_count"})
-        self.reduction = reduction_for(counted if self.by_count else spec, own)
+    spec: ProbeSpec
+    layer: str
+    call: int
+    types: tuple[str, ...]
+    kind: Kind
+    place: int
+    reduction: Reduction
+    owner: str = ""
+    """Of a parameter: the class of the module that holds it."""
+    slope: Callable[[Tensor], Tensor] | None = None
+    """What is reduced in place of the layer's output."""
+    fired: int = 0
+    first_step: int | None = None
+    last_step: int | None = None
+    shapes: dict[tuple[int, ...], None] = field(default_factory=dict)
+    why_not: str | None = None
+    in_period: int = 0
+    """Tensors, and the next: elements, of the period."""
+    num_elements: int = 0
+
+    @property
+    def at(self) -> Place:
+        """Where it is."""
+        return self.spec, self.layer, self.call
 
     @property
     def name(self) -> str:
         """The layer with its call: `relu`, `relu/2`."""
         return target_name(self.layer, self.call)
 
-    @property
-    def num_fired(self) -> int:
-        """Tensors that it took in since the start."""
-        return self.firings.total
-
-    def fired(self, shape: tuple[int, ...], first_step: int, last_step: int) -> None:
+    def fires(self, shape: tuple[int, ...], first_step: int, last_step: int) -> None:
         """A tensor of that shape was reduced in each of these steps."""
-        now, times = self.firings, last_step - first_step + 1
-        now.total += times
-        now.in_period += times
-        now.num_elements += times * math.prod(shape)
-        now.first_step, now.last_step = now.first_step or first_step, last_step
-        if len(now.shapes) < MOST_SHAPES:
-            now.shapes[shape] = None
+        times = last_step - first_step + 1
+        self.fired += times
+        self.in_period += times
+        self.num_elements += times * math.prod(shape)
+        self.first_step, self.last_step = self.first_step or first_step, last_step
+        if len(self.shapes) < MOST_SHAPES:
+            self.shapes[shape] = None
         self.why_not = None
 
-    def close(self, epoch: int, step: int, num_steps: int) -> "ClosedPeriod | None":
-        """The period's result, still on the device; None where nothing came."""
-        closed = self.so_far(epoch, step, num_steps)
-        if closed is not None:
-            self.reduction.reset()
-            self.firings.in_period = self.firings.num_elements = 0
-        return closed
+    def explain(self, why: str) -> None:
+        """Notes why it does not fire, unless it has fired before."""
+        if not self.fired:
+            self.why_not = why
 
-    def so_far(self, epoch: int, step: int, num_steps: int) -> "ClosedPeriod | None":
-        """The same of a period that goes on."""
-        now = self.firings
-        if not now.in_period:
+    def period(self, epoch: int, step: int, num_steps: int) -> "Period | None":
+        """The period so far, still on the device; None where nothing came."""
+        if not self.in_period:
             return None
         numbers = self.reduction.numbers()
-        return ClosedPeriod(self, numbers, epoch, step, num_steps, now.in_period, now.num_elements)
+        return Period(self, numbers, epoch, step, num_steps, self.in_period, self.num_elements)
 
-    def saved(self) -> dict[str, Any]:
-        """What is left of it between two periods, as JSON has it."""
-        firings, reduction = self.firings, self.reduction
-        return {
-            "probe": str(self.spec),
-            "at": [self.layer, self.call, list(self.types), self.kind, self.place],
-            "firings": [firings.total, firings.first_step, firings.last_step],
-            "shapes": [list(shape) for shape in firings.shapes],
-            "why_not": self.why_not,
-            "dimension": reduction.dimension if isinstance(reduction, DeadUnits) else None,
-        }
-
-    def restore(self, saved: Mapping[str, Any]) -> None:
-        """Takes that over."""
-        shapes: dict[tuple[int, ...], None] = dict.fromkeys(map(tuple, saved["shapes"]))
-        total, first_step, last_step = saved["firings"]
-        self.firings = Firings(total, first_step, last_step, shapes)
-        self.why_not = saved["why_not"]
-        if isinstance(self.reduction, DeadUnits):
-            self.reduction.dimension = saved["dimension"]
+    def reset(self) -> None:
+        """The next period begins."""
+        self.reduction.reset()
+        self.in_period = self.num_elements = 0
 
     def proof(self) -> FiredRecord:
         """That it fired, or why it did not."""
-        return FiredRecord(
-            probe=str(self.spec),
-            layer=self.layer,
-            call=self.call,
-            type=self.types[0],
-            owner=self.owner,
-            kind=self.kind,
-            place=self.place,
-            fired=self.firings.total,
-            first_step=self.firings.first_step,
-            last_step=self.firings.last_step,
-            shapes=[list(shape) for shape in self.firings.shapes],
-            why_not=self.why_not,
-        )
+        told = vars(self) | {"probe": str(self.spec), "type": self.types[0]}
+        return FiredRecord(**told | {"shapes": [list(shape) for shape in self.shapes]})
 
 
-@dataclass(frozen=True)
-class ClosedPeriod:
+@dataclass
+class Period:
     """The numbers of one period of a channel, on their way to the record."""
 
     channel: Channel
@@ -165,10 +133,11 @@ class ClosedPeriod:
     fired: int
     count: int
 
-    def record(self, numbers: Sequence[float]) -> ProbeRecord:
-        """The line of one trial, given its numbers on the host."""
+    def record(self, lane: int) -> ProbeRecord:
+        """The line of one trial."""
         spec = self.channel.spec
-        result = self.channel.reduction.read(numbers, self.count, self.fired)
+        row: list[float] = self.numbers[lane].tolist()
+        result = self.channel.reduction.read(row, self.count, self.fired)
         value = None if isinstance(result, HistogramRecord) else result
         finite = value is not None and math.isfinite(value)
         return ProbeRecord(
@@ -190,6 +159,18 @@ class ClosedPeriod:
         )
 
 
+def move_to_host(periods: Sequence[Period]) -> None:
+    """Their numbers, all at once."""
+    groups: dict[tuple[torch.device, torch.dtype], list[Period]] = {}
+    for period in periods:
+        groups.setdefault((period.numbers.device, period.numbers.dtype), []).append(period)
+    for group in groups.values():
+        parts = [period.numbers for period in group]
+        moved = torch.cat([part.flatten() for part in parts]).cpu()
+        for period, row in zip(group, moved.split([part.numel() for part in parts]), strict=True):
+            period.numbers = row.view(period.numbers.shape)
+
+
 class Channels:
     """All channels of a trial, or of the trials of a program, side by side; reduces what comes, unseen by
     autograd, autocast and other watchers."""
@@ -198,33 +179,56 @@ class Channels:
         self,
         specs: Sequence[ProbeSpec],
         device: torch.device,
-        *,
-        is_mixed: bool,
         program: ProgramView | None = None,
+        earlier: Iterable[FiredRecord] = (),
     ) -> None:
-        """`is_mixed`: the model runs under autocast."""
+        """`earlier`: what channels saw in the attempt that this one goes on from."""
         self.step = 0
         self.in_step: list[tuple[Channel, tuple[int, ...]]] | None = None
         """In a program's step, what fires is only noted: the host counts it for as many steps as were made
         like that one."""
         self.units: dict[Place, int] = {}
         """Where eager found the units: a vectorised function has another graph."""
-        self._device, self._is_mixed = device, is_mixed
+        self._device = device
         self._num_lanes = 1 if program is None else program.num_lanes
         self._is_vectorised = program is not None and program.is_vectorised
         self.parameter_dim = None if program is None else 0
         """The dimension of trials in parameters and their gradients."""
         self._own = {spec: own_reducer(spec) for spec in specs}
         self._by_spec: dict[ProbeSpec, dict[tuple[str, int], Channel]] = {s: {} for s in specs}
+        self._earlier = {(one.probe, one.layer, one.call): one for one in earlier}
+        of_calls = (one for one in self._earlier.values() if one.kind != "parameter")
+        self._places = {(one.layer, one.call): one.place for one in of_calls}
+        """Of calls, in the order in which they first came up."""
 
     def at(
-        self, spec: ProbeSpec, layer: str, call: int, types: Sequence[str], kind: Kind, place: int
+        self,
+        spec: ProbeSpec,
+        layer: str,
+        call: int,
+        types: tuple[str, ...],
+        kind: Kind,
+        owner: str = "",
     ) -> Channel:
         """The one channel of a probe at a place; made when it first comes up."""
         known = self._by_spec[spec]
-        if (layer, call) not in known:
-            known[layer, call] = Channel(spec, layer, call, types, kind, place, self._own[spec])
-        return known[layer, call]
+        if (layer, call) in known:
+            return known[layer, call]
+        place = len(known)
+        if kind != "parameter":
+            place = self._places.setdefault((layer, call), len(self._places))
+        slope, asked = _slope_of(spec, types) if spec.quantity == "local_grad" else None, spec
+        if slope is SLOPES["relu"] and spec.reducer in ("sum", "sq_sum"):
+            # 1 where the output is positive, else 0: counted, so that it is a whole number.
+            slope, asked = None, spec.model_copy(update={"reducer": "positive_count"})
+        reduction = reduction_for(asked, self._own[spec])
+        channel = Channel(spec, layer, call, types, kind, place, reduction, owner, slope)
+        if (before := self._earlier.pop((str(spec), layer, call), None)) is not None:
+            for name in ("fired", "first_step", "last_step", "why_not"):
+                setattr(channel, name, getattr(before, name))
+            channel.shapes = dict.fromkeys(map(tuple, before.shapes))
+        known[layer, call] = channel
+        return channel
 
     def forget(self, spec: ProbeSpec, layer: str) -> None:
         """Lets go of what turned out to be no layer."""
@@ -239,6 +243,10 @@ class Channels:
         """Those that came up so far."""
         return [channel for spec in self._by_spec for channel in self.of(spec)]
 
+    def proof(self) -> list[FiredRecord]:
+        """What each saw, here and in earlier attempts."""
+        return [*(channel.proof() for channel in self.all()), *self._earlier.values()]
+
     def seen(self, tensor: Tensor) -> Seen:
         """A tensor of a call, as it lies in memory."""
         if not self._is_vectorised:
@@ -252,48 +260,43 @@ class Channels:
 
     def take(self, channel: Channel, values: Tensor, lane_dim: int | None) -> None:
         """Reduces a tensor; `lane_dim` is its dimension of trials, None where it has none."""
-        autocast = torch.autocast(self._device.type, enabled=False)
+        kind, reduction = self._device.type, channel.reduction
+        if isinstance(reduction, DeadUnits) and reduction.dimension is None:
+            reduction.dimension = self._unit_dimension(channel, values)
         with (
             torch._C.DisableTorchFunction(),
             torch.no_grad(),
-            autocast if self._is_mixed else nullcontext(),
+            torch.autocast(kind, enabled=False)
+            if torch.is_autocast_enabled(kind)
+            else nullcontext(),
         ):
             values = values.detach()
+            if channel.slope is not None:
+                values = channel.slope(values)
             if lane_dim is None:
                 lanes = values.expand(self._num_lanes, *values.shape)
             else:
                 lanes = values.movedim(lane_dim, 0)
             shape = tuple(lanes.shape[1:])
             # Sums over no dimension at all would be sums over the trials.
-            channel.reduction.add(lanes if shape else lanes.unsqueeze(1))
+            reduction.add(lanes if shape else lanes.unsqueeze(1))
         if self.in_step is None:
-            channel.fired(shape, self.step, self.step)
+            channel.fires(shape, self.step, self.step)
         else:
             self.in_step.append((channel, shape))
 
-    def find_units(self, channel: Channel, values: Tensor) -> None:
-        """Tells a reduction that counts units where they are, by the first tensor that it gets."""
-        reduction, place = channel.reduction, (channel.spec, channel.layer, channel.call)
-        if not isinstance(reduction, DeadUnits) or reduction.dimension is not None:
-            return
+    def _unit_dimension(self, channel: Channel, values: Tensor) -> int:
         if not self._is_vectorised:
-            reduction.dimension = unit_dimension(channel.types, values)
-        elif place in self.units:
-            reduction.dimension = self.units[place]
-        else:
+            return unit_dimension(channel.types, values)
+        if channel.at not in self.units:
             raise Unsuited("not_probed_alike")
+        return self.units[channel.at]
 
 
-def on_host(closed: Sequence[ClosedPeriod]) -> list[list[list[float]]]:
-    """The numbers of each period, a row per trial; all moved over at once."""
-    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for index, period in enumerate(closed):
-        key = period.numbers.device, period.numbers.dtype
-        groups.setdefault(key, []).append(index)
-    numbers: list[list[list[float]]] = [[] for _ in closed]
-    for indices in groups.values():
-        parts = [closed[index].numbers for index in indices]
-        flat = torch.cat([part.reshape(-1) for part in parts]).cpu()
-        for index, part in zip(indices, flat.split([part.numel() for part in parts]), strict=True):
-            numbers[index] = part.view(closed[index].numbers.shape).tolist()
-    return numbers
+def _slope_of(spec: ProbeSpec, types: Sequence[str]) -> Callable[[Tensor], Tensor]:
+    """A layer's own derivative as a function of its output; SpecError where none is known."""
+    if (name := slope_name(types)) is not None:
+        return SLOPES[name]
+    problem = f"local_grad of {types[0].lower().rstrip('_')} is not known; it is for "
+    remedy = "probe grad_input for the gradient that flows through"
+    raise SpecError([f"probe {spec}: {problem}{', '.join(SLOPES)}; {remedy}"])

@@ -1,10 +1,11 @@
-"""Where probes read: calls of chosen layers, forward and backward; parameters; and when a period ends.
+"""Where probes read: calls of chosen layers, forward and backward, and parameters.
 
 Gradients are read at the nodes of the autograd graph that the layer made. Nothing is added to the
 graph, so neither the losses nor in-place layers are disturbed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -21,9 +22,8 @@ from trainlab.instruments.calls import (
     constants_of,
     types_of,
 )
-from trainlab.instruments.probe_channels import Channel, Channels, ClosedPeriod, Seen
+from trainlab.instruments.probe_channels import Channel, Channels, Seen
 from trainlab.instruments.probe_targets import (
-    SLOPES,
     Selector,
     main_tensor,
     no_match,
@@ -32,14 +32,10 @@ from trainlab.instruments.probe_targets import (
 )
 from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.callbacks import ParameterIds, Phase
+from trainlab.train.callbacks import ParameterIds, ProgramView
 from trainlab.train.opaque import opaque_names
 from trainlab.words import Words
 
-MAX_PENDING = 4096
-"""Results on the device that wait for the host."""
-GRACE_STEPS = 20
-"""A function may be called in some steps only; after so many without it a selector is a mistake."""
 WhySilent = Literal[
     "no_tensor",
     "no_gradient_out",
@@ -61,11 +57,11 @@ class ProbedCalls(CallListener):
         model: nn.Module,
         specs: Sequence[ProbeSpec],
         channels: Channels,
-        constants: frozenset[int] | None = None,
+        program: ProgramView | None = None,
     ) -> None:
-        """`constants`: ids of what the model's parameters and buffers are, where not themselves."""
         self._channels = channels
         self._selectors = {spec: [Selector(text) for text in spec.select] for spec in specs}
+        self._asked = [(spec, one) for spec, group in self._selectors.items() for one in group]
         self._modules = {
             name or type(module).__name__: types_of(module)
             for name, module in model.named_modules()
@@ -76,21 +72,28 @@ class ProbedCalls(CallListener):
         self._gathering: list[_Gathered] = []
         self._several: set[Channel] = set()
         """Of layers that give several tensors: the model may use another than the first."""
-        self._places: dict[tuple[str, int], int] = {}
-        self._constants = constants_of(model) if constants is None else constants
+        self._constants = constants_of(model)
+        if program is not None:
+            self._constants = frozenset(id(tensor) for tensor in program.constants)
         self._opaque = opaque_names(model)
-        self.watch = CallWatch(model, self)
+        only_modules = all(
+            not selector.is_glob and _reaches_any(selector, self._modules)
+            for _, selector in self._asked
+        )
+        self.watch = CallWatch(model, self, sees_functions=not only_modules)
 
-    def phase_ends(self, phase: Phase) -> None:
-        if phase == "loss":
-            self.watch.stop_watching()
-        elif phase == "backward":
-            # Of an update with several passes, the gradients of some calls come with a later one.
-            self._gathering = [one for one in self._gathering if not one.finish()]
+    def install(self) -> None:
+        """Before the steps."""
+        if self._asked:
+            self.watch.install()
 
     def step_begins(self) -> None:
         """What gradients an earlier step has not given will not come."""
         self._gathering.clear()
+
+    def backward_ends(self) -> None:
+        """Of an update with several passes, the gradients of some calls come with a later one."""
+        self._gathering = [one for one in self._gathering if not one.finish()]
 
     def wants(self, name: str, types: tuple[str, ...]) -> bool:
         key = (name, types)
@@ -104,50 +107,80 @@ class ProbedCalls(CallListener):
         return bool(self._wanted[key])
 
     def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
-        specs = [
-            spec
+        channels = [
+            self._channels.at(spec, call.name, call.number, call.types, call.kind)
             for spec in self._wanted[call.name, call.types]
             if any(s.reaches(call.name, call.types, call.number) for s in self._selectors[spec])
         ]
-        if not specs:  # counts in the numbering but is not probed itself
-            return lambda returned, keywords: any(True for _ in tensors_in(returned))
-        place = self._places.setdefault((call.name, call.number), len(self._places))
-        taken = list(tensors_in(arguments))
+        if not channels:  # counts in the numbering but is not probed itself
+            return lambda returned: any(True for _ in tensors_in(returned))
         with torch._C.DisableTorchFunction():  # what a probe computes is no call of the model
+            given = self._main(tensors_in(arguments), self._constants)
+            for channel in channels:
+                if channel.spec.quantity == "pre_activation":
+                    self._take(channel, given)
+            # Read before the call: one that works in place moves its input to another node of the graph.
+            # The number of the next node tells apart what the call adds to the graph.
+            edge = None if given is None else _edge_of(given.tensor)
+            since = int(torch._C._autograd._get_sequence_nr())
+        watch_input = partial(self._watch_input, given=given, source=edge, since=since)
+
+        def ends(returned: Any) -> bool:
+            made = list(tensors_in(returned))
+            if not made:
+                self._forget(call)
+                return False
+            with torch._C.DisableTorchFunction():
+                result = self._main(made)
+                for channel in channels:
+                    if channel.spec.quantity == "grad_input":
+                        watch_input(channel, made)
+                    elif channel.spec.quantity == "grad_output":
+                        self._watch_output(channel, result)
+                        self._several |= {channel} if len(made) > 1 else set()
+                    elif channel.spec.quantity != "pre_activation":
+                        self._take(channel, result)
+            return True
+
+        return ends
+
+    def check(self, *, is_first_step: bool = False, last_chance: bool = False) -> bool:
+        """After a step: whether every selector has been seen to work; SpecError for one that cannot. In the
+        first step it must reach a layer, or a call so far; by its last chance it must have fired."""
+        has_worked = True
+        for spec, selector in self._asked:
             channels = [
-                self._channels.at(spec, call.name, call.number, call.types, call.kind, place)
-                for spec in specs
+                channel
+                for channel in self._channels.of(spec)
+                if selector.reaches(channel.layer, channel.types, channel.call)
             ]
-            given = self._main(taken, self._constants)
-            before = [t for t in channels if t.spec.quantity == "pre_activation"] if taken else []
-            for channel in before:
-                self._take(channel, given)
-            rest = [channel for channel in channels if channel not in before]
-            return self._end_listener(call, rest, given)
-
-    def restore(self, layer: str, call: int, place: int) -> None:
-        """A place in the model that came up in an earlier attempt."""
-        self._places[layer, call] = place
-
-    def check(self, last_chance: bool) -> bool:
-        """Whether every selector has been seen to work; raises for one that cannot."""
-        asked = [(spec, one) for spec, group in self._selectors.items() for one in group]
-        worked = [self._works(spec, selector, last_chance) for spec, selector in asked]
-        if not all(worked):
-            return False
-        channels = [channel for spec in self._selectors for channel in self._channels.of(spec)]
-        are_modules = all(c.kind == "module" and c.layer in self._modules for c in channels)
-        if are_modules and not any(selector.is_glob for _, selector in asked):
-            self.watch.watch_modules_only()
-        return True
-
-    def check_known(self) -> None:
-        """After a step: raises for the first selector that reaches neither a layer nor any call so far."""
-        known = {**self._modules, **self._names}
-        for spec, selectors in self._selectors.items():
-            for selector in selectors:
-                if not any(selector.reaches(name, types) for name, types in known.items()):
-                    raise self._unknown(spec, selector)
+            if any(channel.fired for channel in channels):
+                continue
+            why = next((channel.why_not for channel in channels if channel.why_not), None)
+            known = {**self._modules, **self._names} if not last_chance else self._modules
+            if (
+                not channels
+                and (is_first_step or last_chance)
+                and not _reaches_any(selector, known)
+            ):
+                names = {**self._modules, **self._names}
+                types = [types[0] for types in names.values() if types]
+                raise no_match(str(spec), selector, names, types, "layer")
+            if last_chance and channels and why is None and self._several.issuperset(channels):
+                continue  # no mistake of who asked: it is noted
+            if last_chance and not channels:
+                rule = "does forward() use it?"
+                if self._opaque:
+                    inside = f"what is inside {', '.join(self._opaque)}, compiled or scripted"
+                    rule = f"{inside}, cannot be seen; probe it as a whole"
+                problem = f"{selector.text!r} was never called while training; {rule}"
+                raise SpecError([f"probe {spec}: {problem}"])
+            if last_chance or why is not None:
+                why_text = Words("en")(f"silent_{why or NEVER_ARRIVED}")
+                problem = f"never fired at {channels[0].name}: {why_text}"
+                raise SpecError([f"probe {spec}: {problem}"])
+            has_worked = False
+        return has_worked
 
     def silent(self) -> list[Note]:
         """What did not fire although others that the same selector reaches did."""
@@ -161,41 +194,8 @@ class ProbedCalls(CallListener):
             )
             for spec in self._selectors
             for channel in self._channels.of(spec)
-            if not channel.num_fired
+            if not channel.fired
         ]
-
-    def _works(self, spec: ProbeSpec, selector: Selector, last_chance: bool) -> bool:
-        reached = [
-            channel
-            for channel in self._channels.of(spec)
-            if selector.reaches(channel.layer, channel.types, channel.call)
-        ]
-        if not reached and not last_chance:
-            return False
-        if not reached:
-            if not any(selector.reaches(name, types) for name, types in self._modules.items()):
-                raise self._unknown(spec, selector)
-            rule = "does forward() use it?"
-            if self._opaque:
-                inside = f"what is inside {', '.join(self._opaque)}, compiled or scripted"
-                rule = f"{inside}, cannot be seen; probe it as a whole"
-            raise SpecError(
-                [f"probe {spec}: {selector.text!r} was never called while training; {rule}"]
-            )
-        if any(channel.num_fired for channel in reached):
-            return True
-        why = next((channel.why_not for channel in reached if channel.why_not), None)
-        if why is None and not last_chance:
-            return False
-        if why is None and all(channel in self._several for channel in reached):
-            return True  # no mistake of who asked: it is noted
-        why_text = Words("en")(f"silent_{why or NEVER_ARRIVED}")
-        raise SpecError([f"probe {spec}: never fired at {reached[0].name}: {why_text}"])
-
-    def _unknown(self, spec: ProbeSpec, selector: Selector) -> SpecError:
-        known = {**self._modules, **self._names}
-        types = [types[0] for types in known.values() if types]
-        return no_match(str(spec), selector, known, types, "layer")
 
     def _main(
         self, tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
@@ -204,47 +204,6 @@ class ProbedCalls(CallListener):
         seen = [self._channels.seen(tensor) for tensor in tensors]
         main = main_tensor((one.tensor for one in seen), constants)
         return next((one for one in seen if one.tensor is main), None)
-
-    def _end_listener(
-        self, call: WatchedCall, channels: Sequence[Channel], given: Seen | None
-    ) -> EndListener:
-        # Read before the call: one that works in place moves its input to another node of the graph. The
-        # number of the next node tells apart what the call adds to the graph.
-        edge = None if given is None else _edge_of(given.tensor)
-        since = int(torch._C._autograd._get_sequence_nr())
-
-        def ends(returned: Any, keywords: Any) -> bool:
-            made = list(tensors_in(returned))
-            if not made:
-                self._forget(call)
-                return False
-            with torch._C.DisableTorchFunction():
-                result, named = self._main(made), self._main(tensors_in(keywords), self._constants)
-                taken, source = given, edge
-                if taken is None and named is not None:
-                    taken, source = named, _edge_of(named.tensor)
-                for channel in channels:
-                    quantity = channel.spec.quantity
-                    if quantity == "grad_input":
-                        raw = [self._channels.seen(tensor).tensor for tensor in made]
-                        lane_dim = taken.lane_dim if taken else None
-                        self._watch_input(channel, raw, source, lane_dim, since)
-                    elif quantity == "grad_output":
-                        self._watch_output(channel, result)
-                        if len(made) > 1:
-                            self._several.add(channel)
-                    elif quantity == "pre_activation":
-                        self._take(channel, named)
-                    elif quantity == "local_grad" and not channel.by_count:
-                        slope = _slope_of(channel)
-                        with torch.no_grad():
-                            own = result and result._replace(tensor=slope(result.tensor.detach()))
-                        self._take(channel, own)
-                    else:
-                        self._take(channel, result)
-            return True
-
-        return ends
 
     def _forget(self, call: WatchedCall) -> None:
         """A call that makes no tensor (`size`, say) is none in the layer record, and none here."""
@@ -255,14 +214,13 @@ class ProbedCalls(CallListener):
 
     def _take(self, channel: Channel, seen: Seen | None) -> None:
         if seen is None:
-            _explain(channel, "no_tensor")
-            return
-        self._channels.find_units(channel, seen.tensor)
-        self._channels.take(channel, seen.tensor, seen.lane_dim)
+            channel.explain("no_tensor")
+        else:
+            self._channels.take(channel, seen.tensor, seen.lane_dim)
 
     def _watch_output(self, channel: Channel, result: Seen | None) -> None:
         if result is None or result.tensor.grad_fn is None:
-            _explain(channel, "no_tensor" if result is None else "no_gradient_out")
+            channel.explain("no_tensor" if result is None else "no_gradient_out")
             return
         place, lane_dim, take = result.tensor.output_nr, result.lane_dim, self._channels.take
 
@@ -275,37 +233,32 @@ class ProbedCalls(CallListener):
     def _watch_input(
         self,
         channel: Channel,
-        made: Sequence[Tensor],
+        made: Iterable[Tensor],
+        *,
+        given: Seen | None,
         source: tuple[Any, int] | None,
-        lane_dim: int | None,
         since: int,
     ) -> None:
         """`source`: where the input's gradient goes; `since`: the number of the call's first node."""
-        if source is None or not any(tensor.requires_grad for tensor in made):
-            _explain(channel, "no_gradient_in" if source is None else "no_gradient_out")
+        made = [self._channels.seen(tensor).tensor for tensor in made]
+        if given is None or source is None or not any(tensor.requires_grad for tensor in made):
+            channel.explain("no_gradient_in" if source is None else "no_gradient_out")
             return
         same = [t for t in made if t.grad_fn is source[0] and t.output_nr == source[1]]
         if same:
             # The layer handed its input on: one tensor, one gradient.
-            self._watch_output(channel, Seen(same[0], lane_dim))
+            self._watch_output(channel, Seen(same[0], given.lane_dim))
             return
         nodes = list(_edges_into(made, since, source))
         if not nodes:
-            _explain(channel, "cut_off")
+            channel.explain("cut_off")
             return
-        take = self._channels.take
+        lane_dim, take = given.lane_dim, self._channels.take
         num_parts = sum(len(places) for _, places in nodes)
         gathered = _Gathered(num_parts, lambda total: take(channel, total, lane_dim))
         self._gathering.append(gathered)
         for node, places in nodes:
-
-            def add(
-                inputs: tuple[Tensor | None, ...], outputs: Any, places: Sequence[int] = places
-            ) -> None:
-                for place in places:
-                    gathered.add(inputs[place])
-
-            node.register_hook(add)
+            node.register_hook(partial(gathered.add, places))
 
 
 class _Gathered:
@@ -317,11 +270,12 @@ class _Gathered:
         self._sum: Tensor | None = None
         self._is_done = False
 
-    def add(self, part: Tensor | None) -> None:
-        """One part, or none where a node had nothing to give."""
-        self._num_missing -= 1
-        if part is not None:
-            self._sum = part if self._sum is None else self._sum + part
+    def add(self, places: Sequence[int], inputs: Sequence[Tensor | None], outputs: object) -> None:
+        """A node's parts, or none where it had nothing to give."""
+        for place in places:
+            self._num_missing -= 1
+            if (part := inputs[place]) is not None:
+                self._sum = part if self._sum is None else self._sum + part
         if self._num_missing == 0:
             self.finish()
 
@@ -334,24 +288,9 @@ class _Gathered:
         return self._is_done
 
 
-def _explain(channel: Channel, why: WhySilent) -> None:
-    """Notes why the channel does not fire, unless it has fired before."""
-    if not channel.num_fired:
-        channel.why_not = why
-
-
-def _slope_of(channel: Channel) -> Callable[[Tensor], Tensor]:
-    """A layer's own derivative as a function of its output; SpecError where none is known."""
-    named = [name.lower().rstrip("_") for name in channel.types]
-    for name in named:
-        if name in SLOPES:
-            return SLOPES[name]
-    raise SpecError(
-        [
-            f"probe {channel.spec}: local_grad of {named[0]} is not known; it is for "
-            f"{', '.join(SLOPES)}; probe grad_input for the gradient that flows through"
-        ]
-    )
+def _reaches_any(selector: Selector, named: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a selector reaches one of these names with their types."""
+    return any(selector.reaches(name, types) for name, types in named.items())
 
 
 def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
@@ -386,9 +325,8 @@ class ProbedParameters:
         model: nn.Module,
         specs: Sequence[ProbeSpec],
         channels: Channels,
-        tensors: Mapping[str, Tensor] | None = None,
+        program: ProgramView | None = None,
     ) -> None:
-        """`tensors`: what the model's parameters are, by name, where not themselves."""
         self._all = channels
         self._channels: dict[ProbeSpec, list[tuple[Channel, Tensor]]] = {}
         # A scripted model has no `get_submodule`.
@@ -398,13 +336,13 @@ class ProbedParameters:
             if missed:
                 raise no_parameter(model, spec, missed[0])
             self._channels[spec] = []
-            for place, (name, parameter) in enumerate(parameters.items()):
+            for name, parameter in parameters.items():
                 if parameter.is_complex():
                     problem = "is complex, which cannot be probed; name others"
                     raise SpecError([f"probe {spec}: {name} {problem}"])
-                channel = channels.at(spec, name, 1, ("parameter",), "parameter", place)
-                channel.owner = types_of(modules[name.rpartition(".")[0]])[0]
-                own = parameter if tensors is None else tensors[name]
+                owner = types_of(modules[name.rpartition(".")[0]])[0]
+                channel = channels.at(spec, name, 1, ("parameter",), "parameter", owner)
+                own = parameter if program is None else program.parameters[name]
                 self._channels[spec].append((channel, own))
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
         self._versions: dict[int, int] = {}
@@ -450,7 +388,7 @@ class ProbedParameters:
     def check(self) -> None:
         """After an epoch: a probe none of whose parameters got a gradient is a mistake."""
         for spec, probed in self._channels.items():
-            if spec.quantity == "grad" and not any(channel.num_fired for channel, _ in probed):
+            if spec.quantity == "grad" and not any(channel.fired for channel, _ in probed):
                 why = "none of these parameters ever got a gradient; are they frozen or unused?"
                 raise SpecError([f"probe {spec}: never fired: {why}"])
 
@@ -464,85 +402,9 @@ class ProbedParameters:
 
     def _take_gradient(self, channel: Channel, gradient: Tensor | None) -> None:
         if gradient is None:
-            _explain(channel, "no_parameter_gradient")
+            channel.explain("no_parameter_gradient")
         elif gradient.layout != torch.strided:
             problem = "has a sparse gradient, which cannot be probed; use sparse=False"
             raise SpecError([f"probe {channel.spec}: {channel.layer} {problem}"])
         else:
             self._take(channel, gradient)
-
-
-class Periods:
-    """Over how many updates each probe is reduced, of a trial or of trials that are updated together; and
-    what its channels have when a period ends."""
-
-    def __init__(
-        self,
-        specs: Sequence[ProbeSpec],
-        channels: Channels,
-        parameters: ProbedParameters,
-        calls: ProbedCalls | None,
-    ) -> None:
-        self.epoch = self.step = 0
-        self.closed: list[ClosedPeriod] = []
-        """Results on the device that wait for the host."""
-        self._channels, self._parameters, self._calls = channels, parameters, calls
-        self._num_steps: dict[ProbeSpec, int] = dict.fromkeys(specs, 0)
-        self._checked = calls is None
-
-    @property
-    def steps_ahead(self) -> int | None:
-        """Updates until the next period ends; None where none does before the epoch."""
-        lengths = {spec: _length(spec) for spec in self._num_steps}
-        left = [length - self._num_steps[spec] for spec, length in lengths.items() if length]
-        return min(left, default=None)
-
-    def steps_done(self, step: int, num_steps: int) -> None:
-        """So many further updates, the last of them that step; no period ends before it."""
-        self.step = step
-        for spec in self._num_steps:
-            self._num_steps[spec] += num_steps
-            if self._num_steps[spec] == _length(spec):
-                self._close(spec)
-        if not self._checked and self._calls is not None:
-            self._checked = self._calls.check(step >= GRACE_STEPS)
-
-    def epoch_ends(self) -> None:
-        """Raises where a probe has never fired; closes the epoch's periods."""
-        if self._calls is not None and self.epoch == 1:
-            self._calls.check(last_chance=True)
-        self._parameters.check()
-        for spec, num_steps in self._num_steps.items():
-            if spec.every == "epoch" and num_steps:
-                self._close(spec)
-
-    def go_on(self) -> None:
-        """After an earlier attempt, which may have seen every selector work."""
-        self._checked = self._calls is None or self._calls.check(last_chance=False)
-
-    def close_open(self) -> None:
-        """A period that the trial ended in, diverged or interrupted, is recorded with its steps."""
-        for spec, _ in self.open():
-            self._close(spec)
-
-    def open(self) -> list[tuple[ProbeSpec, int]]:
-        """The probes that are in a period, and its updates so far."""
-        return [(spec, steps) for spec, steps in self._num_steps.items() if steps]
-
-    def take_closed(self) -> list[ClosedPeriod]:
-        """What has closed since it was last taken."""
-        closed, self.closed = self.closed, []
-        return closed
-
-    def _close(self, spec: ProbeSpec) -> None:
-        if spec.quantity == "weight":
-            self._parameters.read_weights(spec)
-        num_steps, self._num_steps[spec] = self._num_steps[spec], 0
-        for channel in self._channels.of(spec):
-            if (closed := channel.close(self.epoch, self.step, num_steps)) is not None:
-                self.closed.append(closed)
-
-
-def _length(spec: ProbeSpec) -> int | None:
-    """The updates of a period; None: those of an epoch."""
-    return 1 if spec.every == "step" else None if spec.every == "epoch" else spec.every

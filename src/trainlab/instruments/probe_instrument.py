@@ -5,15 +5,26 @@ when a point is logged or an epoch ends, never inside a step. Gradients are read
 autograd graph that the layers made: nothing is added to the graph, so the losses stay as they are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from trainlab.instruments.probe_channels import Channels, on_host
-from trainlab.instruments.probe_hooks import MAX_PENDING, Periods, ProbedCalls, ProbedParameters
-from trainlab.instruments.probe_lanes import ProbedProgram, lanes_can_be_seen
+import torch
+from torch import Tensor, nn
+from torch._C import _functorch
+
+from trainlab.instruments.probe_channels import (
+    Channel,
+    Channels,
+    Period,
+    Place,
+    move_to_host,
+)
+from trainlab.instruments.probe_hooks import ProbedCalls, ProbedParameters
+from trainlab.instruments.reducers import DeadUnits
 from trainlab.record.files import LineWriter
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
-from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.callbacks import (
     Instrument,
@@ -25,8 +36,249 @@ from trainlab.train.callbacks import (
     Progress,
     TrialView,
 )
+from trainlab.train.engines.engine import Unsuited
 
-Listener = Callable[[ProbeRecord], None]
+MAX_PENDING = 4096
+"""Results on the device that wait for the host."""
+GRACE_STEPS = 20
+"""A function may be called in some steps only; after so many without it a selector is a mistake."""
+
+Fired = tuple[Channel, tuple[int, ...]]
+"""A channel, and the shape of what it took in of one trial."""
+
+
+class ProbeSet:
+    """The probes of a trial, or of trials that are updated together, each a lane: where they read, over how
+    many updates each is reduced, and what has come of it."""
+
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        model: nn.Module,
+        device: torch.device,
+        program: ProgramView | None = None,
+        earlier: Iterable[FiredRecord] = (),
+    ) -> None:
+        self.epoch = self._num_seen = 0
+        self.channels = Channels(specs, device, program, earlier)
+        of_parameters = [spec for spec in specs if spec.is_of_parameters]
+        of_calls = [spec for spec in specs if not spec.is_of_parameters]
+        self.parameters = ProbedParameters(model, of_parameters, self.channels, program)
+        self.calls = ProbedCalls(model, of_calls, self.channels, program)
+        self._num_steps: dict[ProbeSpec, int] = dict.fromkeys(specs, 0)
+        """Of the period that each is in."""
+        self._has_worked = self._is_within_steps = False
+        self._running = list(range(1 if program is None else program.num_lanes))
+        self._closed: list[tuple[Period, list[int]]] = []
+        """On the device, each with the lanes that were in it."""
+        self._records: list[list[ProbeRecord]] = [[] for _ in self._running]
+        self._proofs: dict[int, list[FiredRecord]] = {}
+
+    @property
+    def is_between_periods(self) -> bool:
+        """Whether nothing is being reduced."""
+        return not self._closed and not any(self._num_steps.values())
+
+    def steps_ahead(self, most: int) -> int:
+        """So many updates at most, none of them beyond the end of a period."""
+        left = [length - self._num_steps[s] for s in self._num_steps if (length := _length(s))]
+        return min([most, *left])
+
+    def count_steps(self, num_steps: int) -> None:
+        """So many further updates have been made; no period ends before the last of them."""
+        self._num_seen += num_steps
+        for spec in self._num_steps:
+            self._num_steps[spec] += num_steps
+            if self._num_steps[spec] == _length(spec):
+                self._close(spec)
+        if not self._has_worked:
+            self._has_worked = self.calls.check(last_chance=self._num_seen >= GRACE_STEPS)
+        if len(self._closed) >= MAX_PENDING:
+            self._read()
+
+    def epoch_ends(self) -> None:
+        """Raises where a probe has never fired; closes the epoch's periods. Of a program it is called for
+        every trial, and what closes, closes at the first call."""
+        if self.epoch == 1:
+            self.calls.check(last_chance=True)
+        self.parameters.check()
+        for spec, num_steps in self._num_steps.items():
+            if spec.every == "epoch" and num_steps:
+                self._close(spec)
+
+    def records_of(self, lane: int) -> list[ProbeRecord]:
+        """Those of a trial that have not been fetched."""
+        self._read()
+        records, self._records[lane] = self._records[lane], []
+        return records
+
+    def end(self, lane: int) -> list[FiredRecord]:
+        """All trials are at their end, however it came: what the probes of one saw."""
+        if lane in self._running:
+            self.end_lanes(self._running)
+        return self._proofs[lane]
+
+    def end_lanes(self, lanes: list[int]) -> None:
+        """A period that a trial ended in, diverged or interrupted, is recorded with its steps; the other
+        trials stay in it."""
+        channels = self.channels.all()
+        kept = [vars(copy.copy(channel)) for channel in channels]
+        # Steps that the host could not count, because it was interrupted, are in the numbers.
+        open_steps = {} if self._is_within_steps else self._num_steps
+        for spec, num_steps in open_steps.items():
+            if num_steps and spec.quantity == "weight":
+                self.parameters.read_weights(spec)
+            for channel in self.channels.of(spec) if num_steps else ():
+                if (
+                    period := channel.period(self.epoch, self.channels.step, num_steps)
+                ) is not None:
+                    self._closed.append((period, lanes))
+                    if spec.quantity == "weight":
+                        channel.reduction.reset()
+        self._proofs |= dict.fromkeys(lanes, self.channels.proof())
+        for channel, before in zip(channels, kept, strict=True):
+            vars(channel).update(before)
+        self._running = [lane for lane in self._running if lane not in lanes]
+
+    def _close(self, spec: ProbeSpec) -> None:
+        if spec.quantity == "weight":
+            self.parameters.read_weights(spec)
+        num_steps, self._num_steps[spec] = self._num_steps[spec], 0
+        for channel in self.channels.of(spec):
+            if (period := channel.period(self.epoch, self.channels.step, num_steps)) is not None:
+                self._closed.append((period, self._running))
+                channel.reset()
+
+    def _read(self) -> None:
+        """Moves over what has closed, of all trials at once."""
+        closed, self._closed = self._closed, []
+        move_to_host([period for period, _ in closed])
+        for period, lanes in closed:
+            for lane in lanes:
+                self._records[lane].append(period.record(lane))
+
+
+def _length(spec: ProbeSpec) -> int | None:
+    """The updates of a period; None: those of an epoch."""
+    return 1 if spec.every == "step" else None if spec.every == "epoch" else spec.every
+
+
+class ProbedProgram(ProbeSet):
+    """Watches the steps of a group of trials for all of them where these are a program; the trials' own
+    instruments fetch their records here."""
+
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        view: ProgramView,
+        opened: Callable[["ProbedProgram"], None],
+    ) -> None:
+        """`opened` is called once the program stands ready."""
+        if view.device.type == "mps":
+            raise Unsuited("not_probed_alike")  # it has no float64
+        super().__init__(specs, view.model, view.device, view)
+        self._specs, self._view, self._opened = specs, view, opened
+        self._fired: dict[int, list[Fired]] = {}
+        """In the last step of so many samples that ran from Python."""
+        self._ran: list[list[Fired]] = []
+        """In the steps that ran from Python and that the host has not counted."""
+        self._references: dict[int, dict[Place, list[tuple[int, ...]]]] = {}
+        """What eager sees in a step of so many samples: what each place took in."""
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [tensor for one in self.channels.all() for tensor in one.reduction.tensors]
+
+    @contextmanager
+    def forward(self, num_samples: int) -> Iterator[None]:
+        self.calls.step_begins()
+        self.channels.in_step = self._fired[num_samples] = []
+        self._ran.append(self.channels.in_step)
+        with _watching(self.calls):
+            yield
+
+    def backward_ends(self) -> None:
+        self.calls.backward_ends()
+
+    def gradients_ready(self, gradients: Mapping[str, Tensor]) -> None:
+        self.parameters.update_begins()
+        self.parameters.gradients_ready(gradients=gradients)
+
+    def update_ends(self) -> None:
+        self.parameters.update_ends()
+        self.channels.in_step = None
+
+    @contextmanager
+    def reference(self, num_samples: int) -> Iterator[AbstractContextManager[None]]:
+        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
+        eager = ProbeSet(of_calls, self._view.model, self._view.device)
+        yield _watching(eager.calls)
+        eager.calls.backward_ends()
+        fired = [channel for channel in eager.channels.all() if channel.fired]
+        for channel in fired:
+            if isinstance(channel.reduction, DeadUnits):
+                assert channel.reduction.dimension is not None
+                self.channels.units[channel.at] = channel.reduction.dimension
+        self._references[num_samples] = {one.at: list(one.shapes) for one in fired}
+
+    def opened(self) -> None:
+        known = set(self.channels.all())
+        for num_samples, wanted in self._references.items():
+            shapes: dict[Place, list[tuple[int, ...]]] = {}
+            for one, shape in self._fired[num_samples]:
+                if one in known and one.kind != "parameter":
+                    shapes.setdefault(one.at, []).append(shape)
+            if shapes != wanted:
+                raise Unsuited("not_probed_alike")
+        self.channels.in_step = None
+        self._ran.clear()
+        for channel in known:
+            channel.reduction.reset()
+        self._opened(self)
+
+    def go_on(self, is_running: Sequence[bool]) -> None:
+        ended = [lane for lane in self._running if not is_running[lane]]
+        if ended:
+            self.end_lanes(ended)
+
+    def next_steps(self, most: int) -> int:
+        self._is_within_steps = True
+        return self.steps_ahead(most)
+
+    def steps_done(self, num_samples: int, num_steps: int) -> None:
+        ran, self._ran = self._ran, []
+        if len(ran) == num_steps:  # each of them from Python
+            for fired in ran:
+                self._count(fired, 1)
+        else:
+            self._count(self._fired[num_samples], num_steps)
+        self._is_within_steps = False
+        self.count_steps(num_steps)
+
+    def _count(self, fired: Sequence[Fired], num_steps: int) -> None:
+        """So many further steps were made in which this fired."""
+        self.channels.step += num_steps
+        known, step = set(self.channels.all()), self.channels.step
+        for channel, shape in fired:
+            if channel in known:
+                channel.fires(shape, step - num_steps + 1, step)
+
+
+@contextmanager
+def _watching(calls: ProbedCalls) -> Iterator[None]:
+    """Around model and loss: nothing of ours stays behind in torch, whatever they raise."""
+    calls.install()
+    calls.watch.start_watching()
+    try:
+        yield
+    finally:
+        calls.watch.uninstall()
+
+
+def lanes_can_be_seen() -> bool:
+    """Whether this torch shows what a tensor in a vectorised function is in memory."""
+    needed = "get_unwrapped", "maybe_get_bdim", "is_batchedtensor", "is_functorch_wrapped_tensor"
+    return all(hasattr(_functorch, name) for name in needed)
 
 
 class Probes(ProgramInstrument):
@@ -34,15 +286,18 @@ class Probes(ProgramInstrument):
 
     goes_on = True
 
-    def __init__(self, specs: Sequence[ProbeSpec], listeners: Sequence[Listener] = ()) -> None:
+    def __init__(
+        self,
+        specs: Sequence[ProbeSpec],
+        listeners: Sequence[Callable[[ProbeRecord], None]] = (),
+    ) -> None:
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
         self._specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
         self._lines: LineWriter | None = None
-        self._program: ProbedProgram | None = None
-        """Where the steps are one: it probes them for the whole group, and this trial is a lane of it."""
+        self._probes: ProbeSet | None = None
+        """Where the steps are a program, that of the whole group, of which this trial is a lane."""
         self._lane = 0
-        self._calls: ProbedCalls | None = None
-        self._silent: list[Note] = []
+        self._has_told_silent = False
 
     @property
     def watches_programs(self) -> bool:
@@ -54,140 +309,99 @@ class Probes(ProgramInstrument):
 
         def opened(program: ProbedProgram) -> None:
             for lane, one in enumerate(probes):
-                one._program, one._lane = program, lane
+                one._probes, one._lane = program, lane
 
         return ProbedProgram(self._specs, view, opened)
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
-        if self._program is None:
-            self._watch_model(view)
+        if self._probes is None:
+            self._probes = ProbeSet(self._specs, view.model, view.device)
         self._lines = LineWriter(view.folder.probes_file, append=view.steps_before > 0)
 
     def saved_state(self) -> Mapping[str, Any] | None:
         """Between periods alone: what is being reduced in one is not saved. In a program never."""
-        if self._program is not None or self._periods.open() or self._periods.closed:
+        if isinstance(self._probes, ProbedProgram) or not self.probes.is_between_periods:
             return None
-        silent = [one.model_dump(mode="json") for one in self._silent]
-        return {"channels": [one.saved() for one in self._channels.all()], "silent": silent}
+        return {"rows": [row.model_dump(mode="json") for row in self.probes.channels.proof()]}
 
     def restore_state(self, saved: Mapping[str, Any]) -> None:
-        specs = {str(spec): spec for spec in self._specs}
-        for told in saved["channels"]:
-            layer, call, types, kind, place = told["at"]
-            spec = specs[told["probe"]]
-            channel = self._channels.at(spec, layer, call, tuple(types), kind, place)
-            channel.restore(told)
-            if self._calls is not None and kind != "parameter":
-                self._calls.restore(layer, call, place)
-        self._silent = [Note.model_validate(one) for one in saved["silent"]]
-        self._view.notes.extend(self._silent)
-        self._periods.go_on()
+        earlier = [FiredRecord.model_validate(row) for row in saved["rows"]]
+        view = self._view
+        self._probes = ProbeSet(self._specs, view.model, view.device, earlier=earlier)
+
+    @property
+    def probes(self) -> ProbeSet:
+        """Once the trial has begun."""
+        assert self._probes is not None
+        return self._probes
 
     def epoch_begins(self, epoch: int) -> None:
-        if self._program is not None:
-            self._program.periods.epoch = epoch
-            return
-        self._periods.epoch = epoch
-        if self._calls is not None:
-            self._calls.watch.install()
+        self.probes.epoch = epoch
+        if not isinstance(self._probes, ProbedProgram):
+            self.probes.calls.install()
+
+    # The moments of a step, which a program does not tell.
 
     def step_begins(self, step: int) -> None:
-        if self._program is None:
-            self._periods.step = self._channels.step = step
-            self._parameters.step_begins()
-            if self._calls is not None:
-                self._calls.step_begins()
+        self.probes.channels.step = step
+        self.probes.parameters.step_begins()
+        self.probes.calls.step_begins()
 
     def forward_begins(self) -> None:
-        if self._calls is not None:
-            self._calls.watch.start_watching()
+        self.probes.calls.watch.start_watching()
 
     def phase_ends(self, phase: Phase) -> None:
-        if self._calls is not None:
-            self._calls.phase_ends(phase)
-        if phase == "optimizer":
-            self._parameters.update_ends()
+        if phase == "loss":
+            self.probes.calls.watch.stop_watching()
+        elif phase == "backward":
+            self.probes.calls.backward_ends()
+        elif phase == "optimizer":
+            self.probes.parameters.update_ends()
 
     def passes_go_on(self) -> None:
-        if self._calls is not None:
-            self._calls.watch.go_on_watching()
+        self.probes.calls.watch.go_on_watching()
 
     def passes_end(self) -> None:
-        if self._calls is not None:
-            self._calls.watch.stop_watching()
+        self.probes.calls.watch.stop_watching()
 
     def gradients_ready(self, parameters: ParameterIds = None) -> None:
-        self._parameters.gradients_ready(parameters)
+        self.probes.parameters.gradients_ready(parameters)
 
     def update_begins(self, parameters: ParameterIds = None) -> None:
-        self._parameters.update_begins(parameters)
+        self.probes.parameters.update_begins(parameters)
 
     def step_ends(self, step: int) -> None:
-        if self._program is not None:
-            return
-        self._parameters.step_ends()
-        self._periods.steps_done(step, 1)
-        if len(self._periods.closed) >= MAX_PENDING:
-            self._write_closed()
+        self.probes.parameters.step_ends()
+        self.probes.count_steps(1)
 
     def point_logged(self, point: Point) -> None:
-        self._write_closed()
+        self.write_values()
 
     def test_begins(self, epoch: int) -> None:
-        if self._program is not None:
-            self._program.epoch_ends()
-            calls = self._program.calls
-        else:
-            calls = self._calls
-            if calls is not None:
-                calls.watch.uninstall()
-            self._periods.epoch_ends()
-        if epoch == 1 and calls is not None:
-            self._silent = calls.silent()
-            self._view.notes.extend(self._silent)
-        self._write_closed()
+        self.probes.calls.watch.uninstall()
+        self.probes.epoch_ends()
+        if not self._has_told_silent:
+            self._has_told_silent = True
+            self._view.notes.extend(self.probes.calls.silent())
+        self.write_values()
 
     def trial_ends(self, progress: Progress) -> None:
-        if self._calls is not None:
-            self._calls.watch.uninstall()
+        if self._probes is not None:
+            self._probes.calls.watch.uninstall()
         if self._lines is None:
             return
         try:
-            rows = self._end()
-            self._write_closed()
+            rows = self.probes.end(self._lane)
+            self.write_values()
             self._view.folder.probes.write(ProbesRecord(rows=rows))
         finally:
             self._lines.close()
 
-    def _watch_model(self, view: TrialView) -> None:
-        is_mixed = view.trial.settings.precision == "bf16"
-        self._channels = Channels(self._specs, view.device, is_mixed=is_mixed)
-        of_parameters = [spec for spec in self._specs if spec.is_of_parameters]
-        self._parameters = ProbedParameters(view.model, of_parameters, self._channels)
-        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
-        self._calls = ProbedCalls(view.model, of_calls, self._channels) if of_calls else None
-        self._periods = Periods(self._specs, self._channels, self._parameters, self._calls)
-
-    def _end(self) -> list[FiredRecord]:
-        """Closes what is open; what each probe saw."""
-        if self._program is not None:
-            return self._program.end(self._lane)
-        self._periods.close_open()
-        return [channel.proof() for channel in self._channels.all()]
-
-    def _write_closed(self) -> None:
-        if self._program is not None:
-            records = self._program.records_of(self._lane)
-        else:
-            closed = self._periods.take_closed()
-            numbers = on_host(closed)
-            records = [one.record(rows[0]) for one, rows in zip(closed, numbers, strict=True)]
-        for record in records:
-            self._write(record)
-
-    def _write(self, record: ProbeRecord) -> None:
+    def write_values(self) -> None:
+        """Writes what has been reduced so far."""
         assert self._lines is not None
-        self._lines.write(record.line())
-        for listener in self._listeners:
-            listener(record)
+        for record in self.probes.records_of(self._lane):
+            self._lines.write(record.line())
+            for listener in self._listeners:
+                listener(record)

@@ -1,6 +1,6 @@
 """Selectors: which layers and parameters a probe reaches, by name, glob or type."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -19,6 +19,7 @@ from trainlab.instruments.calls import (
     constants_of,
     types_of,
 )
+from trainlab.instruments.probe_channels import slope_name
 from trainlab.record.learning_record import target_name
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.callbacks import Moments
@@ -127,15 +128,6 @@ def no_parameter(model: nn.Module, spec: ProbeSpec, missed: Selector, **listed: 
     names += [name for name, _ in model.named_modules() if name]
     types = [types_of(module)[0] for module in model.modules()]
     return no_match(str(spec), missed, names, types, "parameter", **listed)
-
-
-SLOPES: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": lambda out: (out > 0).to(out.dtype),
-    "relu6": lambda out: ((out > 0) & (out < 6)).to(out.dtype),
-    "sigmoid": lambda out: out * (1 - out),
-    "tanh": lambda out: 1 - out * out,
-}
-"""The derivative of element-wise layers, from their output: so in-place ones can be asked as well."""
 
 
 def main_tensor(
@@ -250,24 +242,18 @@ class _CallList(CallListener):
             has_gradient = given is not None and given.requires_grad
         place = len(self.layers)
 
-        def ends(returned: Any, keywords: Any) -> bool:
+        def ends(returned: Any) -> bool:
             made = list(tensors_in(returned))
             with torch._C.DisableTorchFunction():
-                result, source = main_tensor(made), given
-                if source is None:
-                    source = main_tensor(tensors_in(keywords), self._constants)
+                result = main_tensor(made)
                 if result is None:
                     return bool(made)
                 quantities = ["activation"]
-                if source is not None:
+                if given is not None:
                     quantities.append("pre_activation")
                 if result.grad_fn is not None:
-                    quantities.append("grad_output")
-                    if has_gradient or (
-                        given is None and source is not None and source.requires_grad
-                    ):
-                        quantities.append("grad_input")
-                if any(name.lower().rstrip("_") in SLOPES for name in call.types):
+                    quantities += ["grad_output", "grad_input"] if has_gradient else ["grad_output"]
+                if slope_name(call.types) is not None:
                     quantities.append("local_grad")
                 name = target_name(call.name, call.number)
                 layer = Probeable(name, call.kind, call.types, tuple(result.shape), quantities)

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from trainlab.data.nesting import tensors_in
-from trainlab.instruments.calls import PassCost, storage_bytes, storage_id
+from trainlab.instruments.calls import Observer, PassCost, storage_bytes, storage_id
 from trainlab.train.callbacks import Phase
 
 aten = torch.ops.aten
@@ -235,7 +235,7 @@ def _written(operator: Any, args: tuple[Any, ...], kwargs: Any) -> Iterator[Tens
             yield from tensors_in(args[place] if place < len(args) else kwargs.get(argument.name))
 
 
-class WorkCounter(TorchDispatchMode):
+class WorkCounter(TorchDispatchMode, Observer):
     """Sees every operator of one step and adds its work to the call that runs; nothing is timed."""
 
     supports_higher_order_operators = True
@@ -296,7 +296,7 @@ class WorkCounter(TorchDispatchMode):
         cost = self._running or self._rest
         cost.num_bytes += traffic_bytes(func, args, kwargs, result)
         if formula is not None and not any(tensor.is_nested for tensor in inputs):
-            cost.add_flops(kind_of(func), int(formula(*args, **kwargs, out_val=result)))
+            cost.flops_by_kind[kind_of(func)] += int(formula(*args, **kwargs, out_val=result))
         elif self._running is not None and outputs and may_multiply(func):
             self.uncounted.add(str(getattr(func, "_overloadpacket", func)))
         return result

@@ -5,7 +5,6 @@ start-up costs. Then bare and watched steps alternate, so that the difference be
 watching costs. Work is counted in steps of its own, after everything that is timed.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost, aligned
+from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.measure.flops import WorkCounter
 from trainlab.measure.steps import Steps, Stopwatch, stepping, stopwatch_for, timed_ms
@@ -32,11 +31,8 @@ from trainlab.train.setup import Setup
 MAX_COUNTED_STEPS = 5
 """Where steps differ in their calls, one may not make them all."""
 
-Key = tuple[str, str]
-"""Phase and name of a call. Its number is no part of it: a loop may run more often in another step."""
 
-
-class CallTimer:
+class CallTimer(Observer):
     """Times the calls of one step; the device is never waited for while it runs."""
 
     def __init__(self, stopwatch: Stopwatch) -> None:
@@ -49,12 +45,6 @@ class CallTimer:
 
     def phase_ends(self, phase: Phase) -> None:
         self._mark(phase)
-
-    def passes_go_on(self) -> None:
-        """The next phase has begun where the last one ended."""
-
-    def end(self) -> None:
-        """Times are read later, once the device is done."""
 
     def pass_begins(self, cost: PassCost) -> None:
         self._mark(None)
@@ -74,12 +64,14 @@ class CallTimer:
             elif what is not None:
                 phases_us[what] = phases_us.get(what, 0.0) + since_us
                 since_us = 0.0
-        phases_us.pop("optimizer", None)
-        return phases_us
+        return {phase: phases_us[phase] for phase in OF_THE_MODEL if phase in phases_us}
 
     def _mark(self, ended: PassCost | Phase | None) -> None:
         self._ended.append(ended)
         self._stopwatch.mark("")
+
+
+OF_THE_MODEL: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
 class LayerWatch(Instrument):
@@ -93,6 +85,7 @@ class LayerWatch(Instrument):
     def watching(self, observer: Observer) -> Iterator[list[Call]]:
         """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
         recorder = self._recorder = CallRecorder(self.model, observer)
+        self._has_begun = False
         recorder.watch.install()
         try:
             yield recorder.calls
@@ -103,15 +96,20 @@ class LayerWatch(Instrument):
             observer.end()
 
     def forward_begins(self) -> None:
-        if self._recorder is not None:
-            self._recorder.observer.begin()
-            self._recorder.watch.start_watching()
-
-    def phase_ends(self, phase: Phase) -> None:
         if self._recorder is None:
             return
-        if phase in ("forward", "loss", "backward", "optimizer"):
-            self._recorder.observer.phase_ends(phase)
+        self._recorder.phase = "forward"
+        if self._has_begun:  # of an update that has several batches
+            self.passes_go_on()
+            return
+        self._has_begun = True
+        self._recorder.observer.begin()
+        self._recorder.watch.start_watching()
+
+    def phase_ends(self, phase: Phase) -> None:
+        if self._recorder is None or not self._has_begun:
+            return
+        self._recorder.observer.phase_ends(phase)
         if phase == "forward":
             self._recorder.phase = "loss"
         elif phase == "loss":
@@ -139,41 +137,35 @@ class _Row:
     first: Call | None = None
     counted: Call | None = None
     """The call whose work was counted."""
-    forward_us: list[float] = field(default_factory=list)
-    backward_us: list[float] = field(default_factory=list)
+    timed: list[Call] = field(default_factory=list)
 
 
-class _Rows:
-    """The calls of all steps, in an order that is each step's own."""
+def _rows_of(calls: Sequence[Call], rows: list[_Row]) -> list[_Row]:
+    """The row of each call of a step: that of the same name and number. What no step before has called is
+    put behind the call before it."""
+    known = {_key(row.call): row for row in rows}
+    of_step: list[_Row] = []
+    for call in calls:
+        row = known.get(_key(call))
+        if row is None:
+            row = _Row(call)
+            rows.insert(rows.index(of_step[-1]) + 1 if of_step else 0, row)
+        of_step.append(row)
+        row.inputs |= {of_step[index] if index >= 0 else None for index in call.inputs}
+        row.parameters |= call.parameters
+    return of_step
 
-    def __init__(self) -> None:
-        self.all: list[_Row] = []
 
-    def of_step(self, calls: Sequence[Call]) -> list[_Row]:
-        """The row of each call of a step; new where no other step made it."""
-        places = aligned([_key(row.call) for row in self.all], [_key(call) for call in calls])
-        merged: list[_Row] = []
-        of_step: list[_Row] = []
-        num_taken = 0
-        for place, call in zip(places, calls, strict=True):
-            if place is None:
-                merged.append(_Row(call))
-            else:
-                merged += self.all[num_taken : place + 1]
-                num_taken = place + 1
-            of_step.append(merged[-1])
-        self.all = merged + self.all[num_taken:]
-        for row, call in zip(of_step, calls, strict=True):
-            row.inputs |= {of_step[index] if index >= 0 else None for index in call.inputs}
-            row.parameters |= call.parameters
-        return of_step
+def _key(call: Call) -> tuple[str, int]:
+    return call.name, call.number
 
 
 def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     """Watches the first step, warms up, then alternates `active_steps` watched steps with bare ones."""
     watch, timer = LayerWatch(setup.model), CallTimer(stopwatch_for(setup.device))
+    rows: list[_Row] = []
     phases_us: dict[str, list[float]] = {}
-    bare_ms, watched_ms, timed = [], [], []
+    bare_ms, watched_ms, ways = [], [], set()
     if names := opaque_names(setup.model):
         setup.notes.append(note("not_seen_inside", names=", ".join(names)))
     with stepping(setup, spec.mode) as steps:
@@ -181,6 +173,8 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
         with watch.watching(timer) as first:
             watched(next(steps.endless))
         timer.read()
+        for row, call in zip(_rows_of(first, rows), first, strict=True):
+            row.first = call
         for _ in range(spec.warmup_steps):
             steps.next_bare()
         for _ in range(spec.active_steps):
@@ -188,17 +182,18 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
             with watch.watching(timer) as calls:
                 next_watched = partial(watched, next(steps.endless))
                 watched_ms.append(timed_ms(setup.device, next_watched))
-            timed.append(calls)
             for phase, us in timer.read().items():
                 phases_us.setdefault(phase, []).append(us)
-        rows = _merged(first, timed)
+            for row, call in zip(_rows_of(calls, rows), calls, strict=True):
+                row.timed.append(call)
+            ways.add(tuple(map(_key, calls)))
         counter = _count_work(watch, watched, steps, rows)
     return LayersRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
-        num_steps=len(timed),
-        calls_are_equal=len({tuple(map(_key, calls)) for calls in [first, *timed]}) == 1,
-        rows=list(_layer_rows(setup, spec, rows.all)),
+        num_steps=spec.active_steps,
+        calls_are_equal=ways == {tuple(map(_key, first))},
+        rows=list(_layer_rows(setup, spec, rows)),
         uncounted=sorted(counter.uncounted),
         between=_work_record(counter.between),
         optimizer=_work_record(counter.optimizer),
@@ -208,23 +203,7 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     )
 
 
-def _key(call: Call) -> Key:
-    return call.phase, call.name
-
-
-def _merged(first: list[Call], timed: list[list[Call]]) -> _Rows:
-    """The calls of all steps with their times."""
-    rows = _Rows()
-    for row, call in zip(rows.of_step(first), first, strict=True):
-        row.first = call
-    for calls in timed:
-        for row, call in zip(rows.of_step(calls), calls, strict=True):
-            row.forward_us.append(call.forward.us)
-            row.backward_us.append(call.backward.us)
-    return rows
-
-
-def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -> WorkCounter:
+def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: list[_Row]) -> WorkCounter:
     """Counts the work of the calls, in steps that are not timed; the last counter has what is left."""
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
@@ -232,9 +211,9 @@ def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: _Rows) -
         with watch.watching(counter) as calls, uncompiled():
             watched(next(steps.endless))
         uncounted |= counter.uncounted
-        for row, call in zip(rows.of_step(calls), calls, strict=True):
+        for row, call in zip(_rows_of(calls, rows), calls, strict=True):
             row.counted = row.counted or call
-        if all(row.counted is not None for row in rows.all):
+        if all(row.counted is not None for row in rows):
             break
     counter.uncounted = uncounted
     return counter
@@ -245,35 +224,33 @@ def _work_record(cost: PassCost) -> WorkRecord:
 
 
 def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[LayerRow]:
-    indices = {row: index for index, row in enumerate(rows)}
+    places = {row: index for index, row in enumerate(rows)} | {None: BATCH}
     unseen = {id(parameter): parameter.numel() for parameter in setup.model.parameters()}
     trains = spec.mode == "train"
-    numbers: Counter[str] = Counter()
-    for row in rows:
-        call, first = row.call, row.first
-        counted = row.counted or Call("", "", "function", "forward", 0)
-        forward, backward = counted.forward, counted.backward
-        numbers[call.name] += 1
+    for index, row in enumerate(rows):
+        call, first, work = row.call, row.first, row.counted
+        forward, backward = (work.forward, work.backward) if work else (PassCost(), PassCost())
         yield LayerRow(
             name=call.name,
-            call=numbers[call.name],
+            call=call.number,
             kind=call.kind,
             type=call.type,
             phase=call.phase,
-            inputs=sorted(BATCH if source is None else indices[source] for source in row.inputs),
+            # What comes later in another step cannot have been taken in here.
+            inputs=sorted(place for one in row.inputs if (place := places[one]) < index),
             output_shapes=call.output_shapes,
             num_parameters=sum(unseen.pop(parameter, 0) for parameter in row.parameters),
-            forward_flops=forward.flops,
-            backward_flops=backward.flops,
-            flops_by_kind=dict(Counter(forward.flops_by_kind) + Counter(backward.flops_by_kind)),
+            forward_flops=forward.flops_by_kind.total(),
+            backward_flops=backward.flops_by_kind.total(),
+            flops_by_kind=forward.flops_by_kind + backward.flops_by_kind,
             forward_bytes=forward.num_bytes,
             backward_bytes=backward.num_bytes,
             output_bytes=call.output_bytes,
             saved_bytes=forward.saved_bytes + backward.saved_bytes,
             first_forward_us=first.forward.us if first else None,
             first_backward_us=first.backward.us if first and trains else None,
-            forward_us=row.forward_us,
-            backward_us=row.backward_us if trains else [],
+            forward_us=[one.forward.us for one in row.timed],
+            backward_us=[one.backward.us for one in row.timed] if trains else [],
         )
 
 

@@ -33,35 +33,24 @@ class ScriptProbes(Probes):
     """The same probes as of a workload; calls are seen from the moment that the model itself was called."""
 
     def epoch_begins(self, epoch: int) -> None:
-        self._periods.epoch = epoch
+        self.probes.epoch = epoch
 
     def called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """The model, or what holds it, has just been called for training. SpecError where nobody can see
         what it calls."""
-        if self._calls is None:
-            return
-        if is_opaque(module):
+        spec = next((spec for spec in self._specs if not spec.is_of_parameters), None)
+        if spec is not None and is_opaque(module):
             rule = "the model is compiled or scripted, and what is inside it cannot be seen"
-            spec = next(spec for spec in self._specs if not spec.is_of_parameters)
             raise SpecError([f"probe {spec}: {rule}; probe parameters, or leave the compiling out"])
         # For the call alone: between two of them nothing of ours is left in torch.
-        self._calls.watch.install()
+        self.probes.calls.install()
         self.forward_begins()
-        self._calls.watch.enter(module, arguments)
+        self.probes.calls.watch.enter(module, arguments)
 
-    def returned(self) -> None:
+    def returned(self, result: Any = None) -> None:
         """That call has ended, or was given up."""
-        if self._calls is not None:
-            self._calls.watch.uninstall()
-
-    def check_selectors(self) -> None:
-        """After the first step: SpecError for a selector that reaches nothing, with what there is."""
-        if self._calls is not None:
-            self._calls.check_known()
-
-    def flush_values(self) -> None:
-        """Writes what has been reduced so far."""
-        self._write_closed()
+        self.probes.calls.watch.leave(result)
+        self.probes.calls.watch.uninstall()
 
 
 MOST_BYTES = 2**30
@@ -126,10 +115,10 @@ class FollowedModel:
         if self._probes is not None:
             self._try(self._probe_call, module, arguments)
 
-    def forward_ends(self) -> None:
+    def forward_ends(self, result: Any = None) -> None:
         if self._probes is not None and self._is_called:
             self._is_called = False
-            self._probes.returned()
+            self._probes.returned(result)
 
     def backward_ends(self) -> None:
         if self._probes is not None and self._view is not None:
@@ -173,7 +162,7 @@ class FollowedModel:
     def flush(self) -> None:
         """Lines have been written: it is time for what waits on the device as well."""
         if self._probes is not None and self._view is not None:
-            self._probes.flush_values()
+            self._probes.write_values()
         if self._board is not None:
             self._board.flush()
 
@@ -223,7 +212,7 @@ class FollowedModel:
         self._probes.phase_ends("optimizer")
         self._probes.step_ends(step)
         if step == 1:
-            self._probes.check_selectors()
+            self._probes.probes.calls.check(is_first_step=True)
         self._is_in_step = False
 
     def _begin_step(self) -> None:

@@ -262,7 +262,7 @@ class _ModelHooks:
 
         def after(module: nn.Module, arguments: object, output: object) -> None:
             end()
-            listener.forward_ends(module)
+            listener.forward_ends(module, output)
 
         handle = modules.register_module_forward_pre_hook(before)
         self._key = key = handle.id

@@ -217,10 +217,10 @@ class Tracer:
             self.is_testing = True
         self._follow("forward_begins", module, arguments)
 
-    def forward_ends(self, module: nn.Module) -> None:
+    def forward_ends(self, module: nn.Module, result: object) -> None:
         if self.hooks.level == WHOLE:
             self.timeline.end(LOSS)
-        self._follow("forward_ends")
+        self._follow("forward_ends", result)
         self.log.model_called(module)
 
     def tells_gradients(self, options: Mapping[str, Any]) -> bool:
