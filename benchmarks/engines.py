@@ -103,17 +103,13 @@ def ours(case: Case, way: Way, device: str, data: str) -> Callable[[int], None]:
 
 def blocks_of(engine: Engine, setups: Sequence[Setup]) -> Callable[[int], None]:
     """Blocks through an engine's session, points of the curve included, epoch after epoch."""
-    threads = torch.get_num_threads()
     session = engine.open([Member(one, Moments([]), Progress()) for one in setups])
-    own_threads = torch.get_num_threads()  # an engine may have found fewer to be faster
-    torch.set_num_threads(threads)
     per_epoch, every = len(setups[0].train_batches), setups[0].log_every_steps
     epoch, left = 0, 0
     training: Any = None
 
     def block(num_steps: int) -> None:
         nonlocal epoch, left, training
-        torch.set_num_threads(own_threads)
         while num_steps:
             if not left:
                 if training is not None:
@@ -124,7 +120,6 @@ def blocks_of(engine: Engine, setups: Sequence[Setup]) -> Callable[[int], None]:
             count = min(num_steps, every, left)
             session.advance(count)
             num_steps, left = num_steps - count, left - count
-        torch.set_num_threads(threads)
 
     return block
 

@@ -21,7 +21,7 @@ from trainlab.train.callbacks import Moments
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
-from trainlab.train.step import CallModel, Carried, Forward, StepOutcome
+from trainlab.train.step import Carried, Forward, StepOutcome
 from trainlab.workloads.user_code import naming
 from trainlab.workloads.workload import of_samples, of_whole_set
 
@@ -151,17 +151,15 @@ def _are_probabilities(scores: Tensor) -> bool:
 
 
 class Evaluation:
-    """The test of one trial, its step made ready. `call_model`: in place of calling the model itself;
-    `batches`: of another set than the test set. Where weights are averaged, of the average."""
+    """The test of one trial, its step made ready. `batches`: of another set than the test set. Where
+    weights are averaged, of the average."""
 
-    def __init__(
-        self, setup: Setup, call_model: CallModel | None = None, batches: Batches | None = None
-    ) -> None:
+    def __init__(self, setup: Setup, batches: Batches | None = None) -> None:
         if setup.average is not None:
-            setup, call_model = replace(setup, model=setup.average.module), None
+            setup = replace(setup, model=setup.average.module)
         self._setup, self._batches = setup, batches or setup.test_batches
         self._carried: Carried = {}
-        self._step = make_inference_step(setup, Moments([]), call_model, self._carried)
+        self._step = make_inference_step(setup, Moments([]), self._carried)
         metrics = setup.workload.metrics
         whole = of_whole_set(metrics, setup.device)
         self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
@@ -262,10 +260,7 @@ def loss_in_eval_mode(setup: Setup) -> Iterator[None]:
 
 
 def make_inference_step(
-    setup: Setup,
-    moments: Moments,
-    call_model: CallModel | None = None,
-    carried: Carried | None = None,
+    setup: Setup, moments: Moments, carried: Carried | None = None
 ) -> Callable[[Batch], StepOutcome]:
     """A forward pass as a function of a batch on the device, as stored; nothing is updated."""
-    return Forward(setup, moments, call_model, carried, in_test=True)
+    return Forward(setup, moments, carried=carried, in_test=True)

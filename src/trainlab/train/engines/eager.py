@@ -56,34 +56,25 @@ class EagerEngine:
 
 
 class EagerSession:
-    """One trial, its steps made ready. `call_model`: in place of calling the model itself."""
+    """One trial, its steps made ready. `step`, `meter`: in place of those that are made here."""
 
     def __init__(
-        self,
-        member: Member,
-        call_model: CallModel | None = None,
-        *,
-        step: Step | None = None,
-        meter: Meter | None = None,
+        self, member: Member, step: Step | None = None, meter: Meter | None = None
     ) -> None:
-        """`step`, `meter`: in place of those that are made here."""
         setup, metrics = member.setup, member.setup.workload.sample_metrics
         self._setup, self._moments, self._progress = setup, member.moments, member.progress
         self._carried: Carried = {}
-        self._step = step or make_training_step(
-            setup, member.moments, call_model, carried=self._carried
-        )
-        per_step = setup.settings.accumulate
+        self._step = step or make_training_step(setup, member.moments, carried=self._carried)
         self._meter = meter or Meter(
             metrics,
             setup.device,
             stops_explosions=True,
-            per_step=per_step,
+            per_step=setup.settings.accumulate,
             needs_outputs=setup.workload.evaluate is None,
         )
-        self._evaluation, self._validation = Evaluation(setup, call_model), None
+        self._evaluation, self._validation = Evaluation(setup), None
         if setup.val_batches is not None:
-            self._validation = Evaluation(setup, call_model, setup.val_batches)
+            self._validation = Evaluation(setup, setup.val_batches)
         self._schedule, self._warmups = setup.schedule, setup.warmups
         self._rate = float(setup.optimizer.param_groups[0]["lr"])
         """That of the last update."""

@@ -54,7 +54,7 @@ class ProgramSession:
         self._rates = [Rates(one.settings) for one in self._setups]
         self._evaluations = [Evaluation(one) for one in self._setups]
         self._validations = [
-            None if one.val_batches is None else Evaluation(one, batches=one.val_batches)
+            None if one.val_batches is None else Evaluation(one, one.val_batches)
             for one in self._setups
         ]
         # Each trial draws from its own; one alone from torch's default, as eager does.

@@ -1,8 +1,11 @@
-"""tuned: the eager loop on the CPU, with other code than torch's where that is faster: kernel variants of
-layers, and compiled updates of the optimizers that torch has no fused update for on a CPU.
+"""tuned: the eager loop on the CPU, with other code than torch's where that is faster.
 
-`update.cpp` is compiled once per machine with the C++ compiler found there and kept in the cache; where
-there is none, torch's own update is used.
+Updates of the optimizers that torch has no fused one for on a CPU are compiled: `update.cpp`, once per
+machine. Convolutions go to oneDNN, whose gradients can take two or three times as long as a convolution of
+the gradient, or as one matrix product; linear layers are multiplied by the transposed weight, which some
+matrix libraries are slow with. What is faster depends on CPU and shape, so it is measured. Two variants
+round differently: so the first measurement is kept in the autotune cache and decides for all later trials,
+and the same trial gives the same losses again.
 """
 
 import copy
@@ -11,47 +14,132 @@ import hashlib
 import os
 import platform
 import shutil
+import statistics
 import subprocess
+import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainlab.errors import RecordError
-from trainlab.machine.host import cache_folder, cpu_model
-from trainlab.record.files import replacing, writing
+from trainlab.errors import RecordError, said_by
+from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
+from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.record.schema import Note, note
 from trainlab.train.callbacks import Grain, Moments
-from trainlab.train.engines.eager import EagerSession, make_training_step
+from trainlab.train.engines.eager import EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Unsuited, Update
-from trainlab.train.engines.kernel_variants import (
-    TORCH,
-    add_note,
-    cached_choice,
-    faster,
-    is_on_cpu,
-    record_choice,
-    timed_s,
-    tune_model,
-)
 from trainlab.train.evaluation import make_inference_step
 from trainlab.train.opaque import opaque_names
 from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
+from trainlab.train.step import CallModel
 
-NATIVE, ONE = "native", "one"
-LONGEST_S = 0.03
-"""Of an update whose threads are measured: a longer one is worth sharing."""
-FEWEST_UPDATES = 200
-"""Of a training that pays for it."""
-AT_ONCE = 3
-"""Updates of one measurement of threads: the first finds the threads of the other number."""
+TORCH, NATIVE = "torch", "native"
+
+
+class TunedEngine:
+    """Takes one trial at a time and shows every moment of it; results equal eager's to rounding."""
+
+    name = "tuned"
+    shows: Grain = "call"
+    takes_many = False
+    is_program = False
+
+    def open(self, group: Sequence[Member]) -> EagerSession:
+        (member,) = group
+        return EagerSession(member, self.training_step(member.setup, member.moments))
+
+    def training_step(self, setup: Setup, moments: Moments) -> Step:
+        if setup.own is not None:
+            raise Unsuited("not_ours", what=setup.own)
+        if setup.device.type != "cpu":
+            _add_note(setup, note("tuned_cpu_only", device=str(setup.device)))
+            return make_training_step(setup, moments)
+        _tune_update(setup)
+        return make_training_step(setup, moments, tuned_model(setup))
+
+    def inference_step(self, setup: Setup, moments: Moments) -> Update:
+        return make_inference_step(setup, moments)
+
+
+def _record(setup: Setup, part: str, choice: object) -> None:
+    """What was decided for a part of the trial; ends up in `resolved.tuned`."""
+    setup.engine_facts["tuned"] = {**setup.engine_facts.get("tuned", {}), part: choice}
+
+
+def _add_note(setup: Setup, one: Note) -> None:
+    if one not in setup.notes:
+        setup.notes.append(one)
+
+
+# What is faster here: measured once and kept.
+
+FORMAT = 4
+"""Of the autotune cache. Raised when variants are added or changed: what was measured no longer counts."""
+GAIN, LEAST_GAIN_S = 0.05, 5e-5
+"""What another variant than torch's must save at least: a share of torch's time, and so much."""
+BUDGET_S = 0.05
+"""For all calls of one variant."""
+FEWEST, MOST = 3, 20
+"""Calls that are measured of a variant."""
+
+Work = Callable[[], object]
+
+
+def fastest(works: Mapping[str, Work]) -> str:
+    """The fastest of some variants by name, torch's unless another clearly is. Called in turn, so that what
+    else the machine does hits all alike."""
+    for work in works.values():
+        work()
+    longest_s = max(map(_timed_s, works.values()))
+    turns = max(FEWEST, min(MOST, int(BUDGET_S / longest_s)))
+    rows = [[_timed_s(work) for work in works.values()] for _ in range(turns)]
+    medians_s = dict(zip(works, map(statistics.median, zip(*rows, strict=True)), strict=True))
+    best = min(medians_s, key=lambda name: medians_s[name])
+    gained_s = medians_s[TORCH] - medians_s[best]
+    return best if gained_s >= max(GAIN * medians_s[TORCH], LEAST_GAIN_S) else TORCH
+
+
+def _timed_s(work: Work) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def kept_choice(facts: object, decide: Callable[[], str]) -> str:
+    """What was decided for these facts on this machine, or is now; the first process to decide, decides for
+    all. RecordError where it cannot be kept."""
+    key = (FORMAT, _machine(), usable_vcpus(), torch.get_num_threads(), facts)
+    path = cache_folder() / "choices" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.txt"
+    with writing(path):
+        if not path.is_file():
+            choice = decide()
+            make_folder(path.parent)
+            part = new_part(path)
+            part.write_text(f"{choice}\n{facts!r}\n", encoding="utf-8")
+            with suppress(FileExistsError):
+                os.link(part, path)
+            part.unlink()
+        return path.read_text(encoding="utf-8").partition("\n")[0]
+
+
+@cache
+def _machine() -> tuple[str, ...]:
+    return cpu_model(), platform.machine(), str(torch.__version__)
+
+
+# Updates: compiled for the optimizers that torch has no fused one for on a CPU.
+
 SOURCE = Path(__file__).with_name("update.cpp")
 COMPILERS = ("c++", "g++", "clang++")
 """Tried in this order, after what the environment variable CXX names."""
@@ -65,45 +153,15 @@ FLAGS = (
 COMPILE_TIMEOUT_S = 120
 WORTH_COMPILING = 5e8
 """Updates times parameters from which compiling pays: it takes 2 to 3 s and saves 1 to 5 ns of each."""
-LEFT_TO_TORCH = ("maximize", "differentiable", "capturable")
-"""Options of a group that the compiled update does not know."""
-
-
-class TunedEngine:
-    """Takes one trial at a time and shows every moment of it; results equal eager's to rounding."""
-
-    name = "tuned"
-    shows: Grain = "call"
-    takes_many = False
-    is_program = False
-
-    def open(self, group: Sequence[Member]) -> EagerSession:
-        (member,) = group
-        _tune_update(member.setup)
-        return EagerSession(member, tune_model(member.setup))
-
-    def training_step(self, setup: Setup, moments: Moments) -> Update:
-        _tune_update(setup)
-        return make_training_step(setup, moments, tune_model(setup))
-
-    def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        _check(setup)
-        return make_inference_step(setup, moments, tune_model(setup))
-
-
-def _check(setup: Setup) -> None:
-    if setup.own is not None:
-        raise Unsuited("not_ours", what=setup.own)
+STATES = {"adadelta": 2, "rmsprop": 3}
+"""How many tensors torch's optimizer keeps of a parameter; update.cpp numbers its kinds in this order."""
 
 
 def _tune_update(setup: Setup) -> None:
-    """Threads, and the optimizer whose update is faster here."""
-    _check(setup)
-    tune_threads(setup)
     if setup.has_optimizer and isinstance(setup.optimizer, NativeStep):
         return
-    loaded = _library_for(setup) if is_on_cpu(setup) else None
-    record_choice(setup, "update", TORCH if loaded is None else NATIVE)
+    loaded = _library_for(setup)
+    _record(setup, "update", TORCH if loaded is None else NATIVE)
     if loaded is not None:
         kind = setup.settings.optimizer
         given = setup.settings, setup.model.parameters(), setup.device
@@ -116,155 +174,63 @@ def _library_for(setup: Setup) -> ctypes.CDLL | None:
     such parameters or what a scaler asks; where compiling would not pay; and where it cannot be done.
     Whether it was compiled before plays no part: the same trial must give the same losses again."""
     settings, model = setup.settings, setup.model
+    trained = [one for one in model.parameters() if one.requires_grad]
     is_ours = settings.optimizer in STATES and settings.optimizer_code == "auto"
-    if not is_ours or not can_be_fused(model) or setup.scaler is not None:
+    is_usual = can_be_fused(model) and all(map(is_plain, trained)) and setup.scaler is None
+    if not is_ours or not is_usual or torch.get_default_dtype() != torch.float32:
         return None
-    num_trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    if setup.num_steps * num_trained < WORTH_COMPILING:
+    if setup.num_steps * sum(map(Tensor.numel, trained)) < WORTH_COMPILING:
         if settings.engine == "tuned":  # else nobody asked for it
-            add_note(setup, note("tuned_too_short"))
+            _add_note(setup, note("tuned_too_short"))
+        return None
+    compiler = find_compiler()
+    if compiler is None:
+        _add_note(setup, note("tuned_no_compiler"))
         return None
     try:
-        return library()
-    except NoLibraryError as why:
-        add_note(setup, Note(code=why.code, values={"error": why.reason}))
-        return None
-
-
-def tune_threads(setup: Setup) -> None:
-    """Sets the number of threads with which such a model trains faster here: torch's, or one. Threads that
-    share a small operation wait for each other longer than they save, where anything else runs."""
-    if not is_on_cpu(setup) or opaque_names(setup.model):  # a copy would be compiled once more
-        return
-    default, settings = torch.get_num_threads(), setup.settings
-    threads = default
-    if settings.threads is None and default > 1 and setup.num_steps >= FEWEST_UPDATES:
-        facts = (str(setup.model), settings.batch_size, settings.optimizer, settings.precision)
-        try:
-            choice = cached_choice("threads", facts, lambda: {"threads": _threads(setup, default)})
-        except RecordError as error:
-            add_note(setup, note("tuned_not_kept", error=str(error)))
-            return
-        threads = 1 if choice.get("threads") == ONE else default
-    torch.set_num_threads(threads)
-    record_choice(setup, "threads", threads)
-
-
-def _threads(setup: Setup, default: int) -> str:
-    try:
-        with seeded(setup.trial.seed, "tuned"):
-            update = _update_of_copy(setup)
-            update()
-            if timed_s(update) > LONGEST_S:
-                return TORCH
-            works = {TORCH: default, ONE: 1}
-            return faster({n: partial(_updates, of, update) for n, of in works.items()})[0]
-    except Exception:  # noqa: BLE001  the user's code, which may raise anything; training will say so
-        return TORCH
-    finally:
-        torch.set_num_threads(default)
-
-
-def _updates(threads: int, update: Callable[[], None]) -> None:
-    torch.set_num_threads(threads)
-    for _ in range(AT_ONCE):
-        update()
-
-
-def _update_of_copy(setup: Setup) -> Callable[[], None]:
-    """An update of a copy of the model, always on the same samples."""
-    model = copy.deepcopy(setup.model).train()
-    given = setup.settings, model.parameters(), setup.device
-    optimizer = make_optimizer(*given, can_be_fused=can_be_fused(model))
-    batches, loss_of, prepare = setup.split_batches, setup.loss, setup.workload.prepare
-    rows = batches.first_rows()
-
-    def update() -> None:
-        inputs, targets = batches.samples(rows)
-        optimizer.zero_grad()
-        with setup.autocast():
-            loss = loss_of(model(prepare(inputs)), targets)
-        loss.backward()
-        optimizer.step()
-
-    return update
-
-
-class NoLibraryError(Exception):
-    """There is no compiled code; `code` is that of the note that says why, `reason` its value."""
-
-    def __init__(self, code: str, reason: str = "") -> None:
-        super().__init__(code, reason)
-        self.code, self.reason = code, reason
+        return library(compiler)
+    except RecordError as error:
+        _add_note(setup, note("tuned_not_kept", error=str(error)))
+    except (OSError, AttributeError, subprocess.SubprocessError) as error:
+        lines = (getattr(error, "stderr", None) or str(error)).splitlines()
+        _add_note(setup, note("tuned_compiler_failed", error=next(filter(str.strip, lines), "")))
+    return None
 
 
 def find_compiler() -> str | None:
     """The path of a C++ compiler."""
     named = os.environ.get("CXX")
-    found = (shutil.which(name) for name in ((named,) if named else COMPILERS))
-    return next(filter(None, found), None)
+    return next(filter(None, map(shutil.which, (named,) if named else COMPILERS)), None)
 
 
-def library() -> ctypes.CDLL:
-    """The compiled code from the cache, or compiled now; NoLibraryError where neither can be done."""
-    compiler = find_compiler()
-    if compiler is None:
-        raise NoLibraryError("tuned_no_compiler")
-    path = cache_folder() / "native" / f"update-{_key(compiler)}.so"
-    try:
-        if not path.is_file():
-            _compile(compiler, path)
-        loaded = ctypes.CDLL(str(path))
-        loaded.trainlab_use_threads(*(_threads_of_torch() or (None, None, None)))
-    except RecordError as error:
-        raise NoLibraryError("tuned_not_kept", str(error)) from None
-    except (OSError, AttributeError, subprocess.TimeoutExpired) as error:
-        raise NoLibraryError("tuned_compiler_failed", _first_line(str(error))) from None
+def library(compiler: str) -> ctypes.CDLL:
+    """The compiled code from the cache, or compiled now. In its name is whatever the machine code may
+    depend on: source, flags, compiler, CPU."""
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
+    version = run([compiler, "--version"]).stdout
+    facts = SOURCE.read_bytes(), FLAGS, compiler, version, _machine()
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    path = cache_folder() / "native" / f"update-{digest}.so"
+    if not path.is_file():
+        make_folder(path.parent)
+        with replacing(path) as part:
+            run([compiler, *FLAGS, str(SOURCE), "-o", str(part)], check=True)
+    loaded = ctypes.CDLL(str(path))
+    loaded.trainlab_use_threads(*_threads_of_torch())
     return loaded
 
 
-def _compile(compiler: str, path: Path) -> None:
-    """Writes beside and renames: two processes may do so at once."""
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as part:
-        done = subprocess.run(
-            [compiler, *FLAGS, str(SOURCE), "-o", str(part)],
-            capture_output=True,
-            text=True,
-            timeout=COMPILE_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise NoLibraryError("tuned_compiler_failed", _first_line(done.stderr))
-
-
-@cache
-def _key(compiler: str) -> str:
-    """Differs where the machine code may: source, flags, compiler, CPU."""
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, timeout=10, check=False
-    ).stdout
-    facts = (SOURCE.read_bytes(), FLAGS, compiler, version, cpu_model(), platform.machine())
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-
-
-def _threads_of_torch() -> tuple[ctypes.c_void_p, ...] | None:
-    """What the compiled code calls them by, where torch's OpenMP has GNU's interface; None elsewhere, where
-    it starts threads of its own."""
+def _threads_of_torch() -> Sequence[ctypes.c_void_p | None]:
+    """What the compiled code calls them by, where torch's OpenMP has GNU's interface; else it starts
+    threads of its own."""
     # Looked up in torch's library first, then in those that it was linked with: another package may have
     # brought another OpenMP, whose threads would stand in the way of torch's.
-    place = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     try:
-        torchs = ctypes.CDLL(str(place))
+        torchs = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         found = (torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads)
     except (OSError, AttributeError):
-        return None
-    return tuple(ctypes.cast(one, ctypes.c_void_p) for one in found)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+        return None, None, None
+    return [ctypes.cast(one, ctypes.c_void_p) for one in found]
 
 
 class Options(ctypes.Structure):
@@ -276,32 +242,30 @@ class Options(ctypes.Structure):
     )
 
 
-STATES: Mapping[str, tuple[str, str, str]] = {
-    "adadelta": ("square_avg", "acc_delta", ""),
-    "rmsprop": ("square_avg", "grad_avg", "momentum_buffer"),
-}
-"""What torch's optimizers keep of a parameter, in the order of update.cpp, whose kinds are numbered so."""
-
-
 class NativeStep(Optimizer):
     """torch's optimizer with its update in compiled code: one pass over memory instead of ten. State and
-    options are torch's; so is the first update, which makes the state, and every other that the
-    compiled code cannot make. Stands before torch's class among the bases."""
+    options are torch's. Stands before torch's class among the bases."""
 
     library: ClassVar[ctypes.CDLL]
     kind: ClassVar[str]
 
     def step(self, closure: Any = None) -> Any:
         """Makes one update of every parameter that has a gradient."""
-        groups = [] if closure is not None else [*map(self._laid_out, self.param_groups)]
-        if closure is not None or None in groups:
-            function = super().step.__func__  # type: ignore[attr-defined]
-            # Without telling hooks once more, where torch has wrapped its own class as well.
-            function = function.__wrapped__ if getattr(function, "hooked", False) else function
-            return function(self, closure)
-        kind = [*STATES].index(self.kind)
-        for group, numbers in zip(self.param_groups, groups, strict=True):
-            assert numbers is not None
+        assert closure is None, "the loss is computed before the step"
+        for group in self.param_groups:
+            lists: list[list[Tensor]] = [[] for _ in range(3 + STATES[self.kind])]
+            self._init_group(group, *lists)  # type: ignore[attr-defined]
+            parameters, gradients, *states, steps = lists
+            gradients = [
+                one if is_plain(one) else torch.zeros_like(parameter).copy_(one)
+                for parameter, one in zip(parameters, gradients, strict=True)
+            ]
+            # Seven numbers for each parameter: `Tensor` in update.cpp. A state that there is not is 0.
+            numbers, states = array("q"), [*states, []][:3]
+            for parameter, *others in zip_longest(parameters, gradients, *states, steps):
+                numbers.append(parameter.data_ptr())
+                numbers.extend(0 if one is None else one.data_ptr() for one in others)
+                numbers.append(parameter.numel())
             options = Options(
                 float(group["lr"]),
                 group["rho" if self.kind == "adadelta" else "alpha"],
@@ -311,37 +275,13 @@ class NativeStep(Optimizer):
                 bool(group.get("centered", False)),
             )
             self.library.trainlab_update(
-                kind,
+                [*STATES].index(self.kind),
                 ctypes.c_void_p(numbers.buffer_info()[0]),
-                ctypes.c_int64(len(numbers) // 7),
+                ctypes.c_int64(len(parameters)),
                 ctypes.byref(options),
                 ctypes.c_int64(torch.get_num_threads()),
             )
-            changed = [one for one in group["params"] if one.grad is not None]
-            torch.autograd.graph.increment_version(changed)
-        return None
-
-    def _laid_out(self, group: Mapping[str, Any]) -> "array[int] | None":
-        """Where the numbers of a group lie, seven for each parameter: `Tensor` in update.cpp. None where
-        this update is torch's to make."""
-        if any(group.get(name) for name in LEFT_TO_TORCH):
-            return None
-        numbers = array("q")
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            state = self.state.get(parameter) or {}
-            kept = [state.get(name) for name in STATES[self.kind]]
-            used = [parameter, parameter.grad, *[one for one in kept if one is not None]]
-            step = state.get("step")
-            if kept[0] is None or not isinstance(step, Tensor) or step.dtype != torch.float32:
-                return None
-            if not all(_is_plain(one, parameter.numel()) for one in used):
-                return None
-            numbers.extend((parameter.data_ptr(), parameter.grad.data_ptr()))
-            numbers.extend(0 if one is None else one.data_ptr() for one in kept)
-            numbers.extend((step.data_ptr(), parameter.numel()))
-        return numbers
+            torch.autograd.graph.increment_version(parameters)
 
 
 def native_class(torch_class: type[Optimizer], kind: str, library: ctypes.CDLL) -> type[Optimizer]:
@@ -351,7 +291,227 @@ def native_class(torch_class: type[Optimizer], kind: str, library: ctypes.CDLL) 
     return type(torch_class.__name__, (NativeStep, torch_class), members)
 
 
-def _is_plain(tensor: Tensor, size: int) -> bool:
-    """So many float32 one after the other in the CPU's memory: zeros that have none are left to torch."""
-    is_ours = tensor.dtype == torch.float32 and tensor.is_cpu and tensor.numel() == size
-    return is_ours and tensor.is_contiguous() and tensor.data_ptr() != 0
+def is_plain(tensor: Any) -> bool:
+    """float32 one after the other in the CPU's memory: zeros that have none are torch's own affair."""
+    return (
+        isinstance(tensor, Tensor)
+        and tensor.dtype == torch.float32
+        and tensor.is_cpu
+        and tensor.layout == torch.strided
+        and tensor.is_contiguous()
+        and (tensor.data_ptr() != 0 or tensor.numel() == 0)
+    )
+
+
+# Layers: their output or gradients computed by other means than torch's.
+
+MOST_SAMPLES = 64
+"""Of the batch that layers are measured with; more take longer and change the order little."""
+
+
+class Convolution(torch.autograd.Function):
+    """A convolution; `ours` says which of its gradients (`input`, `weight`) are computed as below."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Any, padding: tuple[int, int], ours: str
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.padding, ctx.ours = padding, ours
+        return F.conv2d(x, weight, bias, padding=padding)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), padding, gradient = ctx.saved_tensors, ctx.padding, gradient.contiguous()
+        of_x, of_weight, of_bias = ctx.needs_input_grad[:3]
+        mask = [of_x and "input" not in ctx.ours, of_weight and "weight" not in ctx.ours, False]
+        given = gradient, x, weight, None, [1, 1], padding, [1, 1], False, [0, 0], 1, mask
+        found = torch.ops.aten.convolution_backward(*given) if any(mask) else (None, None)
+        if of_x and not mask[0]:
+            found = _input_by_convolution(gradient, weight, padding), found[1]
+        if of_weight and not mask[1]:
+            found = found[0], _weight_by_product(gradient, x, weight, padding)
+        return *found[:2], gradient.sum((0, 2, 3)) if of_bias else None, None, None
+
+
+def _input_by_convolution(gradient: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
+    """The gradient, convolved with the weights turned by half a turn, channels exchanged."""
+    rows, columns = (size - 1 - pad for size, pad in zip(weight.shape[2:], padding, strict=True))
+    turned = weight.flip(2, 3).transpose(0, 1).contiguous()
+    return F.conv2d(gradient, turned, padding=(rows, columns))
+
+
+def _weight_by_product(
+    gradient: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int]
+) -> Tensor:
+    """One matrix product over all positions of all samples."""
+    rows, columns = padding
+    padded = F.pad(x, (columns, columns, rows, rows)) if any(padding) else x
+    channels_out, channels_in, *kernel = weight.shape
+    samples, _, *positions = gradient.shape
+    by_sample, by_channel, by_row, by_column = padded.stride()
+    patches = padded.as_strided(
+        (channels_in, *kernel, samples, *positions),
+        (by_channel, by_row, by_column, by_sample, by_row, by_column),
+    ).reshape(weight[0].numel(), -1)
+    flat = gradient.transpose(0, 1).reshape(channels_out, -1)
+    return (flat @ patches.t()).view_as(weight)
+
+
+class Exchanged(torch.autograd.Function):
+    """A linear layer as the transposed product of its factors in the other order."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Any) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        product = torch.mm(weight, x.t()).t().contiguous()
+        return product if bias is None else product.add_(bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (x, weight), (of_x, of_weight, of_bias) = ctx.saved_tensors, ctx.needs_input_grad
+        return (
+            gradient @ weight if of_x else None,
+            gradient.t() @ x if of_weight else None,
+            gradient.sum(0) if of_bias else None,
+        )
+
+
+_nn: Any = torch._C._nn
+CallLayer = Callable[[Any, Tensor], Tensor]
+
+
+def _convolution(ours: str) -> CallLayer:
+    def call(layer: Any, x: Tensor) -> Tensor:
+        given = x, layer.weight, layer.bias, tuple(layer.padding), ours
+        return Convolution.apply(*given)  # type: ignore[no-untyped-call,no-any-return]
+
+    return call
+
+
+VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
+    nn.Conv2d: {
+        # Each sample's patches as columns of a matrix: what torch does without oneDNN.
+        "columns": lambda layer, x: _nn.thnn_conv2d(
+            x, layer.weight, layer.kernel_size, layer.bias, layer.stride, layer.padding
+        ),
+        **{ours: _convolution(ours) for ours in ("input", "weight", "input, weight")},
+    },
+    nn.Linear: {"exchanged": lambda layer, x: Exchanged.apply(x, layer.weight, layer.bias)},  # type: ignore[no-untyped-call]
+}
+"""By the class of a layer and their names."""
+
+
+def has_variants(layer: Any) -> bool:
+    """Whether the variants compute what such a layer does."""
+    if type(layer) not in VARIANTS or "forward" in vars(layer) or not is_plain(layer.weight):
+        return False
+    return type(layer) is nn.Linear or (
+        layer.padding_mode == "zeros"
+        and layer.stride == layer.dilation == (1, 1)
+        and layer.groups == 1
+        and not isinstance(layer.padding, str)
+        and all(pad < size for pad, size in zip(layer.padding, layer.kernel_size, strict=True))
+    )
+
+
+def tuned_model(setup: Setup) -> CallModel:
+    """The model, or a way to call it in training in which its layers are computed faster."""
+    model, chosen = setup.model, {}
+    if setup.settings.precision != "fp32" or opaque_names(model):
+        return model
+    for name, call in _sampled_calls(setup).items():
+        layer, shape, needs_gradient = call
+        facts = (str(layer), shape, needs_gradient)
+        try:
+            choice = kept_choice(facts, partial(fastest_variant, *call))
+        except RecordError as error:
+            # What is measured anew in each run would change a trial's losses from run to run.
+            _add_note(setup, note("tuned_not_kept", error=str(error)))
+            break
+        if choice in VARIANTS[type(layer)]:
+            chosen[name] = choice, shape[1:]
+    _record(setup, "layers", {name: choice for name, (choice, _) in chosen.items()})
+    return calling(model, chosen) if chosen else model
+
+
+def _sampled_calls(setup: Setup) -> dict[str, tuple[nn.Module, tuple[int, ...], bool]]:
+    """The first call of each layer that has variants, in a copy of the model, so that nothing of the trial
+    is touched: the layer, the shape of its input, and whether that needs a gradient. None, with a note,
+    where the copy does not run."""
+    calls: dict[str, tuple[nn.Module, tuple[int, ...], bool]] = {}
+    if not any(map(has_variants, setup.model.modules())):
+        return calls
+
+    def see(name: str, layer: nn.Module, given: tuple[Any, ...]) -> None:
+        x: Any = given[0] if given else None
+        if name not in calls and is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4):
+            calls[name] = layer, tuple(x.shape), x.requires_grad
+
+    batches = setup.forward_batches
+    rows = torch.arange(min(batches.batch_size, batches.num_samples, MOST_SAMPLES))
+    try:
+        with seeded(setup.trial.seed, "tuned"), torch.enable_grad():
+            copied = copy.deepcopy(setup.model).eval()
+            for name, layer in copied.named_modules():
+                if has_variants(layer):
+                    layer.register_forward_pre_hook(partial(see, name))
+            copied(setup.workload.prepare(batches.gather(rows)[0]))
+    except Exception as error:  # noqa: BLE001  the user's code, which may raise anything
+        kind, reason = type(error).__name__, said_by(error)
+        _add_note(setup, note("tuned_model_failed", kind=kind, reason=reason))
+        return {}
+    return calls
+
+
+def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) -> str:
+    """Measured forward and backward, for such an input with numbers that are not the trial's."""
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_(
+        needs_gradient
+    )
+    leaves = [one for one in (x, *layer.parameters()) if one.requires_grad]
+
+    def work(call: CallLayer) -> None:
+        output = call(layer, x)
+        torch.autograd.grad(output, leaves, output.detach())
+
+    works = {TORCH: partial(work, type(layer).forward)}
+    for name, call in VARIANTS[type(layer)].items() if leaves else ():
+        if needs_gradient or "input" not in name:
+            works[name] = partial(work, call)
+    with torch.enable_grad():
+        return fastest(works) if len(works) > 1 else TORCH
+
+
+def calling(model: nn.Module, chosen: Mapping[str, tuple[str, tuple[int, ...]]]) -> CallModel:
+    """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
+    callers see nothing of it. `chosen`: by layer, its variant and the shape of a sample."""
+    layers = {name: model.get_submodule(name) for name in chosen}
+    forwards = [
+        (
+            vars(layer),
+            partial(_forward, layer, VARIANTS[type(layer)][chosen[name][0]], chosen[name][1]),
+        )
+        for name, layer in layers.items()
+    ]
+
+    def call(inputs: Any) -> Any:
+        for attributes, forward in forwards:
+            attributes["forward"] = forward
+        try:
+            return model(inputs)
+        finally:
+            for attributes, _ in forwards:
+                attributes.pop("forward", None)
+
+    return call
+
+
+def _forward(layer: Any, variant: CallLayer, shape: tuple[int, ...], x: Tensor) -> Tensor:
+    """torch's for an input that the variant was not measured for, under autocast, and inside a transform of
+    `torch.func`, where only torch's own operators can be taken."""
+    is_usual = x.shape[1:] == shape and is_plain(x) and is_plain(layer.weight)
+    is_changed = torch.is_autocast_enabled("cpu") or (
+        torch._C._functorch.peek_interpreter_stack() is not None
+    )
+    return variant(layer, x) if is_usual and not is_changed else type(layer).forward(layer, x)

@@ -12,8 +12,8 @@ namespace {
 
 enum Kind { ADADELTA, RMSPROP };
 
-// One parameter tensor. The order of the fields is that of `tuned.py`. All tensors are contiguous; a state
-// that the optimizer's options leave out is null.
+// One parameter tensor. The order of the fields is that of `tuned.py`, of the states that in which torch keeps
+// them. All tensors are contiguous; a state that the optimizer's options leave out is null.
 struct Tensor {
     float* parameter;
     const float* gradient;
@@ -58,14 +58,14 @@ void adadelta(const Tensor& tensor, const Options& options, Range range) {
     }
 }
 
-// States: square_avg, grad_avg where centered, momentum_buffer where there is momentum.
+// States: square_avg, momentum_buffer where there is momentum, grad_avg where centered.
 template <bool DECAYS, bool CENTERED, bool MOMENTUM>
 void rmsprop(const Tensor& tensor, const Options& options, Range range) {
     float* __restrict p = tensor.parameter;
     const float* __restrict gradient = tensor.gradient;
     float* __restrict square_avg = tensor.states[0];
-    float* __restrict grad_avg = tensor.states[1];
-    float* __restrict buffer = tensor.states[2];
+    float* __restrict buffer = tensor.states[1];
+    float* __restrict grad_avg = tensor.states[2];
     const float lr = options.lr, alpha = options.first, rest = 1 - options.first;
     const float momentum = options.momentum, eps = options.eps, decay = options.weight_decay;
     for (int64_t i = range.begin; i < range.end; ++i) {
