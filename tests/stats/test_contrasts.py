@@ -1,7 +1,12 @@
+"""Contrasts by hand, and a few simulated studies; `benchmarks.verdicts` has many."""
+
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from trainlab.stats.contrasts import (
+    Floats,
     all_pairs,
     compare_cells,
     complete,
@@ -12,21 +17,25 @@ from trainlab.stats.contrasts import (
 )
 from trainlab.stats.power import ability, seeds_for
 
-STUDIES = 4000
-THREE_ERRORS = 3 * np.sqrt(0.05 * 0.95 / STUDIES)
+STUDIES = 2000
 
 
-def against_first(num_cells: int) -> np.ndarray:
+def against_first(num_cells: int) -> Floats:
     """Every cell less the first."""
     return pair_rows(((0, cell) for cell in range(1, num_cells)), num_cells)
 
 
-def called_different(values: np.ndarray, resolution: float = 0.0) -> float:
+def called_different(values: Floats, resolution: float = 0.0) -> float:
     """The share of studies in which some cell is called different from the first."""
     weights = against_first(values.shape[1])
     found = estimate(values, weights, resolution)
     limit = critical_of(complete(weights, values.shape[2])).two_sided
     return float((np.abs(found.value) > found.half_width(limit)).any(axis=1).mean())
+
+
+def at_most(bound: float) -> float:
+    """With three standard errors of a simulated share."""
+    return bound + 3 * float(np.sqrt(bound * (1 - bound) / STUDIES))
 
 
 def test_rows_of_contrasts() -> None:
@@ -56,8 +65,7 @@ def test_two_cells_that_vary_alike_give_the_usual_t() -> None:
 
 
 def test_missing_values_change_nothing_but_what_they_are_part_of() -> None:
-    rng = np.random.default_rng(1)
-    values = rng.standard_normal((4, 6))
+    values = np.random.default_rng(1).standard_normal((4, 6))
     weights = against_first(4)
     whole = estimate(values, weights)
     wider = np.column_stack((values, np.full(4, np.nan)))
@@ -72,7 +80,7 @@ def test_missing_values_change_nothing_but_what_they_are_part_of() -> None:
 
 def test_a_family_decides_as_its_intervals_do() -> None:
     rng = np.random.default_rng(3)
-    for _ in range(50):
+    for _ in range(20):
         values = rng.standard_normal((4, 4)) + rng.choice([0, 2, 5], (4, 1))
         family = compare_cells(values, against_first(4))
         excludes_zero = np.abs(family.estimates.value) > family.half_width
@@ -80,12 +88,10 @@ def test_a_family_decides_as_its_intervals_do() -> None:
         assert (family.half_width_90 < family.half_width).all()
 
 
-@pytest.mark.parametrize("cells", [2, 3, 7])
-@pytest.mark.parametrize("seeds", [3, 8])
-@pytest.mark.parametrize("name", ["normal", "rounded", "heavy-tailed", "skewed", "seeds matter"])
-def test_studies_without_a_difference_seldom_show_one(name: str, seeds: int, cells: int) -> None:
+@pytest.mark.parametrize(("cells", "seeds"), [(2, 3), (3, 8), (7, 3)])
+def test_studies_without_a_difference_seldom_show_one(cells: int, seeds: int) -> None:
     rng, shape = np.random.default_rng(7), (STUDIES, cells, seeds)
-    values = {
+    noises: dict[str, Callable[[], Floats]] = {
         "normal": lambda: rng.standard_normal(shape),
         "rounded": lambda: np.round(rng.standard_normal(shape)),
         "heavy-tailed": lambda: rng.standard_t(2, shape),
@@ -93,59 +99,45 @@ def test_studies_without_a_difference_seldom_show_one(name: str, seeds: int, cel
         "seeds matter": lambda: (
             rng.standard_normal(shape) + 3 * rng.standard_normal((STUDIES, 1, seeds))
         ),
-    }[name]()
-    share = called_different(values, resolution=float(name == "rounded"))
-    print(f"{name}, {cells} cells, {seeds} seeds: {share:.2%}")
-    assert share <= 0.05 + THREE_ERRORS
-    if name == "normal":
-        assert share >= 0.03, "intervals wider than they need be"
+    }
+    for name, draw in noises.items():
+        share = called_different(draw(), resolution=float(name == "rounded"))
+        assert share <= at_most(0.05), name
+        if name == "normal":
+            assert share >= 0.025, "intervals wider than they need be"
 
 
-@pytest.mark.parametrize("cells", [3, 7])
-@pytest.mark.parametrize("noisy", [0, 1])
 @pytest.mark.parametrize(("times", "bound"), [(3, 0.08), (10, 0.10)])
-def test_one_noisy_cell_hardly_misleads(times: int, bound: float, noisy: int, cells: int) -> None:
-    for seeds in (3, 5, 8, 16):
+def test_one_noisy_cell_hardly_misleads(times: int, bound: float) -> None:
+    for cells, noisy, seeds in ((3, 0, 3), (3, 1, 8), (7, 0, 16), (7, 1, 3)):
         values = np.random.default_rng(seeds).standard_normal((STUDIES, cells, seeds))
         values[:, noisy] *= times
-        share = called_different(values)
-        print(f"cell {noisy} of {cells} {times} times as noisy, {seeds} seeds: {share:.2%}")
-        assert share <= bound + 3 * np.sqrt(bound * (1 - bound) / STUDIES)
+        assert called_different(values) <= at_most(bound), (cells, noisy, seeds)
 
 
-@pytest.mark.parametrize("cells", [3, 7])
-def test_three_seeds_find_six_standard_deviations(cells: int) -> None:
-    values = np.random.default_rng(5).standard_normal((STUDIES, cells, 3))
+def test_three_seeds_find_six_standard_deviations() -> None:
+    values = np.random.default_rng(5).standard_normal((STUDIES, 7, 3))
     values[:, 1] += 6
-    weights = against_first(cells)
+    weights = against_first(7)
     found = estimate(values, weights)
     limit = critical_of(complete(weights, 3)).two_sided
-    share = float((found.value[:, 0] > found.half_width(limit)[:, 0]).mean())
-    print(f"{cells} cells: {share:.1%}")
-    assert share >= 0.90
+    assert (found.value[:, 0] > found.half_width(limit)[:, 0]).mean() >= 0.90
 
 
-@pytest.mark.parametrize("cells", [2, 7])
-@pytest.mark.slow
-def test_looks_on_the_way_do_not_raise_the_error(cells: int) -> None:
-    looks = (3, 4, 5, 6, 8, 10, 12)
-    values = np.random.default_rng(9).standard_normal((STUDIES, cells, looks[-1]))
-    weights = against_first(cells)
-    wrong = np.zeros(STUDIES, dtype=bool)
-    naive = np.zeros(STUDIES, dtype=bool)
+def test_looks_on_the_way_do_not_raise_the_error() -> None:
+    looks, weights = (3, 5, 8), against_first(3)
+    values = np.random.default_rng(9).standard_normal((STUDIES, 3, looks[-1]))
+    wrong, naive = np.zeros(STUDIES, dtype=bool), np.zeros(STUDIES, dtype=bool)
     for count in looks:
         found = estimate(values[..., :count], weights)
-        for limit, out in (
-            (critical_of(complete(weights, count, looks)).two_sided, wrong),
-            (critical_of(complete(weights, count)).two_sided, naive),
-        ):
+        for asked, out in ((looks, wrong), ((), naive)):
+            limit = critical_of(complete(weights, count, asked)).two_sided
             out |= (np.abs(found.value) > found.half_width(limit)).any(axis=1)
-    print(f"{cells} cells: {wrong.mean():.2%}, without care {naive.mean():.2%}")
-    assert wrong.mean() <= 0.05 + THREE_ERRORS
-    assert naive.mean() > 0.08, "this test could not fail"
+    assert wrong.mean() <= at_most(0.05)
+    assert naive.mean() > 0.07, "this test could not fail"
 
 
-@pytest.mark.parametrize(("cells", "seeds"), [(2, 3), (3, 8), (7, 5)])
+@pytest.mark.parametrize(("cells", "seeds"), [(2, 3), (7, 5)])
 def test_what_is_called_detectable_is_found_in_four_of_five_studies(cells: int, seeds: int) -> None:
     weights = against_first(cells)
     able = ability(rows_of(weights), seeds)
@@ -157,10 +149,8 @@ def test_what_is_called_detectable_is_found_in_four_of_five_studies(cells: int, 
     power = float((found.value[:, 0] > found.half_width(limits.two_sided)[:, 0]).mean())
     found = estimate(values, weights)
     reach = np.abs(found.value[:, 0]) + found.half_width(limits.one_sided)[:, 0]
-    shown = float((reach < able.margin[0]).mean())
-    print(f"{cells} cells, {seeds} seeds: found {power:.1%}, shown equivalent {shown:.1%}")
     assert power == pytest.approx(0.8, abs=0.04)
-    assert shown == pytest.approx(0.8, abs=0.06)
+    assert float((reach < able.margin[0]).mean()) == pytest.approx(0.8, abs=0.06)
 
 
 def test_seeds_for_an_effect() -> None:
@@ -172,7 +162,7 @@ def test_seeds_for_an_effect() -> None:
     assert seeds_for(rows, 0, 0.0) is None
     assert seeds_for(rows, 0, 1e-4) is None
     assert seeds_for(rows, 0, 0.0, margin=1.0) == pytest.approx(23, abs=4)
-    many = rows_of(against_first(30))
+    many = rows_of(against_first(13))
     assert (seeds_for(many, 0, 1.0, known=5) or 0) > 20
 
 

@@ -1,27 +1,44 @@
+"""Means, medians, ranks and lines of few values: by hand, against scipy, and how often they hold."""
+
 import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from trainlab.stats.means import SHARES, mean_of, new_run_interval
+from trainlab.stats.means import (
+    SHARES,
+    UNLIMITED,
+    Interval,
+    Mean,
+    censored_median,
+    lack_of_fit,
+    mean_of,
+    median_interval,
+    new_run_interval,
+    rank_p,
+    superiority,
+)
 
 finite = st.floats(-1e6, 1e6)
 
 
+def known(values: list[float], limits: Interval = UNLIMITED) -> Mean:
+    """A mean that has an interval."""
+    found = mean_of(values, limits)
+    assert found is not None
+    assert found.interval is not None
+    return found
+
+
 def test_mean_and_interval_on_hand_worked_numbers() -> None:
     # 1, 2, 3: mean 2, std 1; t(0.975, 2) = 4.302653, over sqrt(3) = 2.484138.
-    found = mean_of([1.0, 2.0, 3.0])
-    assert found is not None
+    found = known([1.0, 2.0, 3.0])
     assert (found.value, found.std, found.n) == (2, 1, 3)
-    assert found.interval is not None
-    assert found.interval.low == pytest.approx(2 - 2.484138, abs=1e-6)
-    assert found.interval.high == pytest.approx(2 + 2.484138, abs=1e-6)
-
-
-def test_a_new_run_may_fall_further_out_than_the_mean() -> None:
-    # The same numbers: 4.302653 * 1 * sqrt(1 + 1/3) = 4.968275.
+    assert found.ends == pytest.approx((2 - 2.484138, 2 + 2.484138), abs=1e-6)
+    # A new run may fall further out: 4.302653 * 1 * sqrt(1 + 1/3) = 4.968275.
     interval = new_run_interval([1.0, 2.0, 3.0])
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx((2 - 4.968275, 2 + 4.968275), abs=1e-6)
@@ -30,44 +47,33 @@ def test_a_new_run_may_fall_further_out_than_the_mean() -> None:
 
 
 def test_a_single_run_has_no_interval_and_no_run_no_mean() -> None:
-    one = mean_of([5.0])
-    assert one is not None
-    assert (one.value, one.interval, one.std, one.n) == (5, None, None, 1)
-    assert new_run_interval([5.0]) is None
-    assert mean_of([]) is None
-    assert new_run_interval([]) is None
-    assert mean_of([math.nan, math.inf]) is None
+    assert mean_of([5.0]) == Mean(5.0, None, None, 1)
+    assert [new_run_interval(values) for values in ([5.0], [])] == [None, None]
+    assert [mean_of(values) for values in ([], [math.nan, math.inf])] == [None, None]
 
 
 def test_diverged_runs_are_left_out_and_counted() -> None:
-    found = mean_of([1.0, math.nan, 3.0, math.inf])
-    assert found is not None
+    found = known([1.0, math.nan, 3.0, math.inf])
     assert (found.value, found.n, found.num_diverged) == (2, 2, 2)
 
 
 def test_the_interval_of_an_accuracy_stays_within_what_an_accuracy_can_be() -> None:
-    free, cut = mean_of([0.9, 1.0, 0.98]), mean_of([0.9, 1.0, 0.98], SHARES)
-    assert free is not None
-    assert cut is not None
-    assert free.interval is not None
-    assert cut.interval is not None
-    assert free.interval.high > 1
-    assert (cut.interval.low, cut.interval.high) == (free.interval.low, 1.0)
+    free, cut = known([0.9, 1.0, 0.98]), known([0.9, 1.0, 0.98], SHARES)
+    assert (free.ends[1] or 0) > 1
+    assert cut.ends == (free.ends[0], 1.0)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(finite, min_size=2, max_size=9), finite, st.floats(1e-3, 1e3))
 def test_an_interval_moves_and_stretches_with_the_values(
     values: list[float], shift: float, factor: float
 ) -> None:
-    plain, moved = mean_of(values), mean_of([value * factor + shift for value in values])
-    assert plain is not None
-    assert moved is not None
-    assert plain.interval is not None
-    assert moved.interval is not None
+    low, high = known(values).ends
+    moved = known([value * factor + shift for value in values])
+    assert low is not None
+    assert high is not None
     size = 1e-6 * (1 + abs(shift) + factor * max(map(abs, values)))
-    assert moved.interval.low == pytest.approx(plain.interval.low * factor + shift, abs=size)
-    assert moved.interval.high == pytest.approx(plain.interval.high * factor + shift, abs=size)
+    assert moved.ends == pytest.approx((low * factor + shift, high * factor + shift), abs=size)
 
 
 @pytest.mark.parametrize("count", [3, 8])
@@ -76,12 +82,86 @@ def test_intervals_cover_at_the_stated_rate(count: int) -> None:
     drawn = np.random.default_rng(count).standard_normal((studies, count + 1)).tolist()
     mean = run = 0
     for *values, new in drawn:
-        known, one = mean_of(values), new_run_interval(values)
-        assert known is not None
-        assert known.interval is not None
-        assert one is not None
-        mean += known.interval.contains(0.0)
-        run += one.contains(new)
-    print(f"{count} seeds: mean {mean / studies:.2%}, new run {run / studies:.2%}")
+        of_mean, of_run = known(values).interval, new_run_interval(values)
+        assert of_mean is not None
+        assert of_run is not None
+        mean += of_mean.contains(0.0)
+        run += of_run.contains(new)
     assert mean / studies == pytest.approx(0.95, abs=0.01)
     assert run / studies == pytest.approx(0.95, abs=0.01)
+
+
+def test_the_interval_of_a_median_leaves_off_as_many_values_as_the_binomial_allows() -> None:
+    assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0), "the whole range of a few"
+    for count in (6, 7, 10, 100, 999, 4000):
+        middle, low, high = median_interval([float(n) for n in range(count)])
+        num_cut = int(low)
+        assert (middle, high) == ((count - 1) / 2, count - 1 - num_cut)
+        # One end is wrong where num_cut values or fewer lie below the median.
+        assert stats.binom.cdf(num_cut, count, 0.5) <= 0.025
+        assert stats.binom.cdf(num_cut + 1, count, 0.5) > 0.025
+
+
+def test_ranks_on_hand_worked_numbers() -> None:
+    # 1, 2 against 3, 4: of the six ways to choose two, two are as far apart.
+    assert rank_p([1, 2], [3, 4]) == pytest.approx(2 / 6)
+    # All eight never got there, all eight of the others did: 2 of C(16, 8).
+    assert rank_p([math.inf] * 8, [1, 2, 3, 4, 5, 6, 7, 8]) == pytest.approx(2 / math.comb(16, 8))
+    assert rank_p([math.inf, math.inf], [math.inf]) is None
+    assert rank_p([], [1.0]) is None
+
+
+def test_ranks_agree_with_the_exact_test_where_there_are_no_ties() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        a, b = rng.normal(size=6), rng.normal(0.8, size=7)
+        exact = stats.mannwhitneyu(a, b, method="exact").pvalue
+        assert rank_p(a.tolist(), b.tolist()) == pytest.approx(exact)
+    a, b = rng.normal(size=30), rng.normal(0.5, size=30)
+    exact = stats.mannwhitneyu(a, b, method="exact").pvalue
+    assert rank_p(a.tolist(), b.tolist()) == pytest.approx(exact, rel=0.1), "drawn"
+
+
+def test_what_never_came_is_later_than_all_else() -> None:
+    assert censored_median([1, 2, math.inf]) == 2
+    assert censored_median([1, math.inf, math.inf]) is None
+    assert censored_median([1, 2, 3, math.inf]) == 2.5
+    assert censored_median([1, math.inf]) is None
+
+
+def test_a_chance_has_an_interval_that_covers() -> None:
+    assert superiority([1.0], [2.0, 3.0]) is None
+    always = superiority([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    assert always is not None
+    assert 0.2 < always.interval.low < 0.7
+    assert (always.value, always.interval.high) == (1, 1)
+    rng, held, studies = np.random.default_rng(6), 0, 500
+    truth = float(stats.norm.cdf(1 / math.sqrt(2)))
+    for _ in range(studies):
+        found = superiority(rng.normal(size=8).tolist(), rng.normal(1.0, size=8).tolist())
+        assert found is not None
+        held += found.interval.contains(truth)
+    assert held / studies >= 0.92
+
+
+PLACES = np.array([0.0, 1.0, 2.0, 4.0])
+
+
+def test_noise_about_a_line_is_called_a_lack_of_fit_as_rarely_as_stated() -> None:
+    rng = np.random.default_rng(1)
+    line = 3 * PLACES[:, np.newaxis]
+    p = [
+        lack_of_fit(PLACES, line + rng.standard_normal((4, 5)) + rng.standard_normal(5))
+        for _ in range(2000)
+    ]
+    share = np.mean([one is not None and one < 0.05 for one in p])
+    assert share == pytest.approx(0.05, abs=0.015)
+    bent = (PLACES**2)[:, np.newaxis] + rng.standard_normal((4, 5))
+    assert (lack_of_fit(PLACES, bent) or 0) < 0.001
+
+
+def test_without_noise_a_line_fits_or_does_not_and_two_places_or_one_seed_cannot_tell() -> None:
+    assert lack_of_fit(PLACES, np.outer(PLACES, np.ones(3)) + np.arange(3)) == 1.0
+    assert lack_of_fit(PLACES, np.outer(PLACES**2, np.ones(3)) + np.arange(3)) == 0.0
+    assert lack_of_fit(PLACES[:2], np.ones((2, 5))) is None
+    assert lack_of_fit(PLACES, np.ones((4, 1))) is None

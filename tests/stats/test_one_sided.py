@@ -59,17 +59,13 @@ def test_one_value_has_no_noise_to_see_and_equal_ones_have_none() -> None:
     assert same.number_for(0.1, 0.05, ONE) == 2
 
 
-@pytest.mark.parametrize("number", [2, 3, 8])
-def test_nothing_that_is_just_at_the_margin_is_called_worse_in_more_than_5_percent(
-    number: int,
-) -> None:
-    found = changes(number, MARGIN, 3000)
-    assert share(found, "worse") < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 3000)
-    assert share(found, "not worse") < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 3000)
-
-
-def test_a_small_sample_beside_a_large_one_is_not_trusted_too_far() -> None:
-    found = changes(12, MARGIN, 3000, baseline=2)
+def test_nothing_that_is_just_at_the_margin_is_called_worse_in_more_than_5_percent() -> None:
+    for number in (2, 3, 8):
+        found = changes(number, MARGIN, 2000)
+        for verdict in ("worse", "not worse"):
+            assert share(found, verdict) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000), number
+    # A small sample beside a large one is not trusted too far.
+    found = changes(12, MARGIN, 2000, baseline=2)
     assert share(found, "worse") < 0.05
     assert share(found, "worse", Levels(0.01)) < 0.01
 
@@ -77,18 +73,18 @@ def test_a_small_sample_beside_a_large_one_is_not_trusted_too_far() -> None:
 def test_eight_processes_are_the_fewest_that_catch_10_percent_at_3_percent_noise() -> None:
     slowdown = math.log(1.10)
     assert assumed(NOISE).number_for(slowdown, MARGIN, ONE) == 8
-    assert share(changes(8, slowdown, 6000), "worse") == pytest.approx(0.90, abs=0.012)
-    assert share(changes(7, slowdown, 6000), "worse") == pytest.approx(0.855, abs=0.015)
+    assert share(changes(8, slowdown, 3000), "worse") == pytest.approx(0.90, abs=0.015)
+    assert share(changes(7, slowdown, 3000), "worse") == pytest.approx(0.855, abs=0.02)
     # What docs/gate.md says of the three processes that are the default.
-    assert share(changes(3, slowdown, 6000), "worse") == pytest.approx(0.41, abs=0.02)
+    assert share(changes(3, slowdown, 3000), "worse") == pytest.approx(0.41, abs=0.025)
 
 
 def test_the_number_that_is_said_to_decide_does_so_in_90_percent_of_cases() -> None:
     for true, verdict in ((0.0, "not worse"), (math.log(1.08), "worse")):
         number = assumed(NOISE).number_for(true, MARGIN, Levels(0.025))
         assert number is not None
-        decided = share(changes(number, true, 4000), verdict, Levels(0.025))
-        assert 0.885 < decided < 0.945, (number, decided)
+        decided = share(changes(number, true, 2000), verdict, Levels(0.025))
+        assert 0.88 < decided < 0.95, (number, decided)
 
 
 def test_more_noise_or_less_distance_takes_more_and_at_the_margin_no_number_does() -> None:
@@ -106,9 +102,9 @@ def test_so_many_processes_decide_all_settings_together_in_nine_of_ten_cases() -
     assert number is not None
     assert number > (assumed(NOISE).number_for(0.0, MARGIN, ONE) or 0)
     draw, shown = np.random.default_rng(5), 0
-    for _ in range(500):
+    for _ in range(300):
         pairs = NOISE * draw.standard_normal((4, 2, number))
         found = [welch(before.tolist(), after.tolist()) for before, after in pairs]
         verdicts = {one.judged(MARGIN, levels) for one in found if one is not None}
         shown += verdicts == {"not worse"}
-    assert 0.88 < shown / 500 < 0.97
+    assert 0.86 < shown / 300 < 0.98

@@ -50,22 +50,18 @@ def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
 def test_each_size_is_predicted_from_the_others() -> None:
     # Without 2: the line through (1, 1) and (4, 4) says 2 where 4 was measured: -50%.
     fit = fit_batches({1: 1.0, 2: 4.0, 4: 4.0}, EXACT)
-    (middle,) = [one for one in fit.left_out if one.batch_size == 2]
-    assert (middle.predicted, middle.error) == pytest.approx((2, -0.5))
+    assert fit.left_out[1].error == pytest.approx(-0.5)
     assert fit.verdict == "does not fit"
 
 
-def test_a_cache_that_overflows_does_not_fit() -> None:
+def test_what_cannot_be_fitted_is_told() -> None:
     assert fit_batches({1: 1.0, 8: 1.7, 64: 7.3, 512: 400.0}, EXACT).verdict == "does not fit"
+    for times in ({}, {4: 1.0}, {1: 1.0, 2: 0.0}, {0: 1.0, 2: 1.0}):
+        with pytest.raises(SpecError, match=r"batch sizes: got .* two or more with positive times"):
+            fit_batches(times)
 
 
-@pytest.mark.parametrize("times", [{}, {4: 1.0}, {1: 1.0, 2: 0.0}, {0: 1.0, 2: 1.0}])
-def test_what_cannot_be_fitted_is_told(times: dict[int, float]) -> None:
-    with pytest.raises(SpecError, match=r"batch sizes: got .* two or more with positive times"):
-        fit_batches(times)
-
-
-@settings(deadline=None)
+@settings(deadline=None, max_examples=20)
 @given(
     st.floats(0.1, 10),
     st.floats(0.001, 1),
@@ -80,7 +76,7 @@ def test_any_line_is_found_again_in_any_unit(
 
 
 def test_intervals_cover_at_the_stated_rate() -> None:
-    sizes, studies = (1, 4, 16, 64, 256), 3000
+    sizes, studies = (1, 4, 16, 64, 256), 1500
     held = np.zeros(3)
     for noise in np.random.default_rng(2).standard_normal((studies, 6)):
         factors = (1 + 0.03 * noise).tolist()
@@ -95,8 +91,7 @@ def test_intervals_cover_at_the_stated_rate() -> None:
             fit.per_sample.interval.contains(0.05),
             new.contains(7 * factors[-1]),
         ]
-    print("fixed, per sample, a new size:", held / studies)
-    assert held / studies == pytest.approx(0.95, abs=0.012)
+    assert held / studies == pytest.approx(0.95, abs=0.017)
 
 
 def test_what_noise_explains_is_not_called_a_misfit() -> None:
@@ -122,14 +117,10 @@ def test_two_sizes_measured_in_several_processes_have_intervals() -> None:
     assert fit.verdict == "cannot tell"
 
 
-NOISE_LEVELS = (0.02, 0.1, 0.3)
-
-
-@pytest.mark.parametrize("level", NOISE_LEVELS)
-@pytest.mark.slow
+@pytest.mark.parametrize("level", [0.02, 0.3])
 def test_a_true_line_is_rarely_said_not_to_fit_and_its_intervals_hold(level: float) -> None:
     """Three sizes in three processes each, as the lab has them."""
-    sizes, studies = (1, 16, 64), 2000
+    sizes, studies = (1, 16, 64), 600
     misfits, held, held_enough = 0, np.zeros(2), []
     for draws in np.random.default_rng(5).standard_normal((studies, 3, 3)):
         logs = np.log([2 + 0.05 * size for size in sizes])[:, None] + level * draws
@@ -141,7 +132,6 @@ def test_a_true_line_is_rarely_said_not_to_fit_and_its_intervals_hold(level: flo
         held += [fit.fixed.interval.contains(2), fit.per_sample.interval.contains(0.05)]
         if fit.enough_interval is not None:
             held_enough.append(fit.enough_interval.contains(4 * 2 / 0.05))
-    print(f"noise {level}: misfit {misfits / studies:.3f}, held {held / studies}")
     assert misfits / studies <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / studies)
     assert (held / studies >= 0.93).all()
     assert np.mean(held_enough) >= 0.93
@@ -149,8 +139,8 @@ def test_a_true_line_is_rarely_said_not_to_fit_and_its_intervals_hold(level: flo
 
 def test_a_bend_is_found_beside_little_noise() -> None:
     sizes, found = (1, 16, 64), 0
-    for draws in np.random.default_rng(6).standard_normal((300, 3, 3)):
+    for draws in np.random.default_rng(6).standard_normal((100, 3, 3)):
         logs = np.log([2.05, 2.8, 40.0])[:, None] + 0.02 * draws
         times = dict(zip(sizes, np.exp(logs.mean(axis=1)).tolist(), strict=True))
         found += fit_batches(times, noise_of(np.exp(logs).tolist())).verdict == "does not fit"
-    assert found / 300 > 0.95
+    assert found / 100 > 0.95

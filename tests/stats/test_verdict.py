@@ -5,15 +5,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from trainlab.errors import SpecError
-from trainlab.stats.verdict import Comparison, compare, compare_all
+from trainlab.stats.verdict import BySeed, Comparison, Failures, compare_all
 
 values = st.lists(st.integers(-1000, 1000).map(float), min_size=2, max_size=8)
 
 
 def by_seed(numbers: Sequence[float]) -> dict[int, float]:
     return dict(enumerate(numbers, 1))
+
+
+def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
+    """Two cells, a family of their own."""
+    return compare_all({"a": a, "b": b}, [("a", "b")], margin)[0]
 
 
 def study(*cells: Sequence[float], margin: float | None = None) -> tuple[Comparison, ...]:
@@ -59,12 +65,8 @@ def test_one_seed_tells_nothing_and_none_even_less() -> None:
 
 def test_values_equal_in_every_seed_are_identical() -> None:
     found = compare(by_seed([0.3, 0.5, 0.4]), by_seed([0.1 + 0.2, 0.5, 0.4]), 0.01)
-    assert (found.verdict, found.difference, found.interval, found.p) == (
-        "identical",
-        0,
-        None,
-        None,
-    )
+    assert (found.verdict, found.difference) == ("identical", 0)
+    assert (found.interval, found.p) == (None, None)
     assert compare({1: 0.5}, {1: 0.5}).verdict == "cannot tell", "one seed is no evidence"
     one_differs = compare(by_seed([0.3, 0.5, 0.4]), by_seed([0.3, 0.5, 0.41]))
     assert one_differs.verdict == "cannot tell"
@@ -124,7 +126,7 @@ def test_the_interval_stays_within_what_a_difference_can_be() -> None:
     assert (made[0].interval.low, made[0].interval.high) == (-1.0, 1.0)
 
 
-@pytest.mark.parametrize("size", [1e4, 1e8, 1e12, 1e20, 1e30])
+@pytest.mark.parametrize("size", [1e4, 1e12, 1e30])
 def test_a_cell_that_exploded_does_not_make_others_differ(size: float) -> None:
     cells = [
         *([0.50, 0.51, 0.52], [0.51, 0.50, 0.53], [0.49, 0.52, 0.51], [0.50, 0.52, 0.50]),
@@ -167,7 +169,7 @@ def test_a_margin_must_be_positive() -> None:
         compare({}, {}, margin=0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=10)
 @given(values, st.integers(-1000, 1000), st.floats(0.01, 100))
 def test_verdicts_ignore_the_order_of_cells_their_level_and_their_unit(
     drawn: list[float], shift: int, factor: float
@@ -185,32 +187,26 @@ def test_verdicts_ignore_the_order_of_cells_their_level_and_their_unit(
         assert moved.p == pytest.approx(plain.p, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=80)
-@given(
-    st.integers(2, 5).flatmap(
-        lambda n: st.lists(
-            st.lists(st.integers(0, 40), min_size=n, max_size=n), min_size=2, max_size=4
-        )
-    )
-)
-@pytest.mark.slow
-def test_an_interval_never_contradicts_its_verdict(cells: list[list[int]]) -> None:
-    for found in study(*([value / 10 for value in cell] for cell in cells), margin=1.0):
-        if found.verdict in ("different", "equivalent", "cannot tell"):
+def test_an_interval_never_contradicts_its_verdict() -> None:
+    rng, seen = np.random.default_rng(8), set()
+    for number in range(16):
+        cells = rng.integers(0, 40, (4, 3)) / 10 + rng.choice([0, 0, 8], (4, 1))
+        if number % 2:
+            cells = cells[:1] + 0.1 * cells
+        for found in study(*cells.tolist(), margin=1.0):
+            seen.add(found.verdict)
+            if found.verdict == "identical":
+                continue
             assert found.interval is not None
-            holds_zero = found.interval.contains(0.0)
-            assert (found.verdict == "different") == (
-                not holds_zero
-            ) or found.verdict == "equivalent"
-        if found.verdict == "equivalent":
-            assert found.interval is not None
-            assert -1 < found.interval.low <= found.interval.high < 1
+            if found.verdict == "equivalent":
+                assert -1 < found.interval.low <= found.interval.high < 1
+            else:
+                assert (found.verdict == "different") != found.interval.contains(0.0)
+    assert seen >= {"different", "equivalent", "cannot tell"}
 
 
-def test_a_small_difference_of_settings_that_diverge_unequally_has_an_interval_that_holds_zero() -> (
-    None
-):
-    """The interval of 90% left out zero, beside "cannot tell"."""
+def test_an_interval_beside_a_withheld_verdict_holds_zero() -> None:
+    """That of 90%, which decides, may leave it out."""
     first = [0.900 + 0.002 * (seed % 2) for seed in range(8)]
     second = [value + 0.0016 + 0.0018 * (seed % 3 - 1) for seed, value in enumerate(first)]
     (alike,) = study(first[:6], second[:6], margin=0.03)
@@ -221,3 +217,23 @@ def test_a_small_difference_of_settings_that_diverge_unequally_has_an_interval_t
     assert (found.verdict, found.is_withheld, found.confidence) == ("cannot tell", True, 0.95)
     assert found.interval is not None
     assert found.interval.contains(0.0)
+
+
+def test_failures_are_counted_by_cell_and_held_against_chance() -> None:
+    found = Failures.of({1: 0.5, 2: math.nan, 3: 0.5}, {1: math.inf, 2: 0.5, 3: 0.5, 4: math.nan})
+    assert found == Failures(num_a=1, of_a=3, num_b=2, of_b=4, num_left_out=2)
+    assert found.differ
+    assert not Failures.of({1: math.nan}, {1: math.nan}).differ
+    assert Failures.of({1: 0.5}, {1: 0.5}).p is None
+    # All against none is shown by eight seeds, not by three.
+    assert Failures(8, 8, 0, 8, 8).p == pytest.approx(2 / math.comb(16, 8))
+    assert Failures(3, 3, 0, 3, 3).p == pytest.approx(0.1)
+
+
+@settings(max_examples=20)
+@given(*[st.integers(0, 9)] * 4)
+def test_fisher_agrees_with_scipy(num_a: int, rest_a: int, num_b: int, rest_b: int) -> None:
+    found = Failures(num_a, num_a + rest_a, num_b, num_b + rest_b, 0).p
+    if found is not None:
+        expected = stats.fisher_exact([[num_a, rest_a], [num_b, rest_b]]).pvalue
+        assert found == pytest.approx(expected)

@@ -41,13 +41,8 @@ from trainlab.analysis.tables import (
     value,
 )
 from trainlab.spec import CostSpec
-from trainlab.stats.cost_ratio import (
-    CostComparison,
-    Floats,
-    compare_costs,
-    excess_variance,
-    ratio_twice,
-)
+from trainlab.stats.contrasts import Floats
+from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
 

@@ -51,7 +51,8 @@ from trainlab.spec.script import (
     change_parts,
 )
 from trainlab.spec.study import BASE
-from trainlab.stats.cost_ratio import CostComparison, Floats, compare_costs, levels
+from trainlab.stats.contrasts import Floats
+from trainlab.stats.cost_ratio import CostComparison, compare_costs, levels
 from trainlab.words import Words
 from trainlab.words.numbers import MIB
 

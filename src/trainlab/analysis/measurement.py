@@ -18,7 +18,8 @@ from trainlab.record.cost_record import (
     ProbeCostRecord,
 )
 from trainlab.record.trial_record import TrialRecord
-from trainlab.stats.cost_ratio import Floats, Pair, levels
+from trainlab.stats.contrasts import Floats
+from trainlab.stats.cost_ratio import Pair, levels
 
 MODES = ("train", "inference")
 STEP_LIMIT = 0.10

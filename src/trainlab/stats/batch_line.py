@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from trainlab.errors import SpecError
+from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 
 FitVerdict = Literal["fits", "does not fit", "cannot tell"]
@@ -26,8 +26,6 @@ FitVerdict = Literal["fits", "does not fit", "cannot tell"]
 ERROR_LIMIT = 0.25
 """A line fits if every size is predicted from the others with at most this relative error. It does not if
 one error is larger than this and than what noise allows; in between, nobody can tell."""
-LEVEL = 0.05
-
 SMALL_GAIN = 0.10
 
 
@@ -51,31 +49,42 @@ class Fitted:
 class LeftOut:
     """A measured batch size, predicted from all others."""
 
-    batch_size: int
-    measured: float
-    predicted: float
+    error: float
+    """Of the prediction, relative to what was measured; positive if too long."""
     allowed: float | None
     """The error that noise alone stays below, in all sizes together, in 95% of cases; None: unknown."""
 
-    @property
-    def error(self) -> float:
-        """Relative to what was measured; positive if predicted too long."""
-        return self.predicted / self.measured - 1
+
+@dataclass(frozen=True)
+class _Line:
+    """The unconstrained least-squares line, whose parts may be negative: the source of the intervals."""
+
+    parts: Floats
+    covariance: Floats
+    residual: float
+    quantile: float
 
 
 @dataclass(frozen=True)
 class BatchScaling:
     """The line through the measured sizes, and how far to trust it."""
 
-    sizes: tuple[int, ...]
-    times: tuple[float, ...]
     fixed: Fitted
     """Per batch, whatever its size."""
     per_sample: Fitted
     left_out: tuple[LeftOut, ...]
     """Empty below three sizes."""
-    verdict: FitVerdict
-    noise: TimeNoise | None
+    line: _Line | None
+    """None where nothing tells the error."""
+
+    @property
+    def verdict(self) -> FitVerdict:
+        """By how well every size is predicted from the others."""
+        far = [size for size in self.left_out if abs(size.error) > ERROR_LIMIT]
+        if self.left_out and not far:
+            return "fits"
+        beyond = any(size.allowed is not None and abs(size.error) > size.allowed for size in far)
+        return "does not fit" if beyond else "cannot tell"
 
     @property
     def enough(self) -> float | None:
@@ -95,11 +104,10 @@ class BatchScaling:
         A ratio r of the parts is in it where fixed - r * per_sample is not significantly different from 0.
         It has no upper end where the time may not grow with the size at all.
         """
-        line = _line(self.sizes, self.times, self.noise)
-        if line is None or self.fixed.interval is None or self.per_sample.interval is None:
+        if self.line is None or self.fixed.interval is None or self.per_sample.interval is None:
             return None
-        fixed, per_sample = line.parts
-        slack = line.quantile**2 * line.covariance
+        fixed, per_sample = self.line.parts
+        slack = self.line.quantile**2 * self.line.covariance
         a, b = per_sample**2 - slack[1, 1], fixed * per_sample - slack[0, 1]
         inside = b**2 - a * (fixed**2 - slack[0, 0])
         if a <= 0 or inside < 0 or self.enough is None:
@@ -111,13 +119,12 @@ class BatchScaling:
     def predict(self, batch_size: int) -> Fitted:
         """The time at any batch size; a measurement of it would fall into the interval in 95% of cases."""
         value = self.fixed.value + self.per_sample.value * batch_size
-        line = _line(self.sizes, self.times, self.noise)
-        if line is None:
+        if self.line is None:
             return Fitted(value, None)
         row = np.array([1.0, batch_size])
         # The line's own error and that of one measurement, which is a share of the time.
-        variance = float(row @ line.covariance @ row) + line.residual**2 * value**2
-        half_width = line.quantile * math.sqrt(variance)
+        variance = float(row @ self.line.covariance @ row) + self.line.residual**2 * value**2
+        half_width = self.line.quantile * math.sqrt(variance)
         return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
@@ -138,97 +145,57 @@ def fit_batches(times: Mapping[int, float], noise: TimeNoise | None = None) -> B
         raise SpecError(
             [f"batch sizes: got {dict(times)}, must be two or more with positive times"]
         )
-    sizes = tuple(sorted(times))
-    measured = tuple(times[size] for size in sizes)
-    line = _line(sizes, measured, noise)
-    fixed, per_sample = (
-        Fitted(value, line.interval(part, value) if line else None)
-        for part, value in enumerate(_solve(sizes, measured))
-    )
-    left_out = tuple(_left_out(times, size, noise) for size in sizes) if len(sizes) > 2 else ()
-    return BatchScaling(
-        sizes=sizes,
-        times=measured,
-        fixed=fixed,
-        per_sample=per_sample,
-        left_out=left_out,
-        verdict=_verdict(left_out),
-        noise=noise,
-    )
+    sizes = sorted(times)
+    # One row per size, divided by its time: the right-hand side is 1 and errors are relative.
+    rows = np.array([(1 / times[size], size / times[size]) for size in sizes])
+    line = _line(rows, noise)
+    fixed, per_sample = (_fitted(line, part, value) for part, value in enumerate(_solve(rows)))
+    left_out = [_left_out(rows, number, noise) for number in range(len(rows)) if len(rows) > 2]
+    return BatchScaling(fixed, per_sample, tuple(left_out), line)
 
 
-def _verdict(left_out: tuple[LeftOut, ...]) -> FitVerdict:
-    if not left_out:
-        return "cannot tell"
-    far = [size for size in left_out if abs(size.error) > ERROR_LIMIT]
-    if not far:
-        return "fits"
-    beyond = any(size.allowed is not None and abs(size.error) > size.allowed for size in far)
-    return "does not fit" if beyond else "cannot tell"
+def _solve(rows: Floats) -> Floats:
+    """Neither part below zero."""
+    return np.asarray(optimize.nnls(rows, np.ones(len(rows)))[0])
 
 
-def _left_out(times: Mapping[int, float], size: int, noise: TimeNoise | None) -> LeftOut:
-    others = sorted(times.keys() - {size})
-    other_times = [times[other] for other in others]
-    fixed, per_sample = _solve(others, other_times)
+def _fitted(line: _Line | None, part: int, value: float) -> Fitted:
+    """With an interval cut at zero, and widened where needed to contain the value, which stays above it."""
+    if line is None:
+        return Fitted(float(value), None)
+    middle = float(line.parts[part])
+    half_width = line.quantile * math.sqrt(float(line.covariance[part, part]))
+    low, high = min(value, middle - half_width), max(value, middle + half_width)
+    return Fitted(float(value), Interval(max(0.0, float(low)), float(high)))
+
+
+def _left_out(rows: Floats, number: int, noise: TimeNoise | None) -> LeftOut:
+    own, others = rows[number], np.delete(rows, number, axis=0)
     allowed = None
     if noise is not None:
-        rows = _rows(others, other_times)
-        own = np.array([1.0, size]) / times[size]
         # In units of the noise of one time: that of the line through the others, and of this time.
-        variance = float(own @ np.linalg.inv(rows.T @ rows) @ own) + 1
-        tail = LEVEL / len(times) / 2
-        quantile = float(special.stdtrit(noise.degrees_of_freedom, 1 - tail))
-        allowed = quantile * noise.error * math.sqrt(variance)
-    return LeftOut(size, times[size], fixed + per_sample * size, allowed)
+        variance = float(own @ np.linalg.inv(others.T @ others) @ own) + 1
+        quantile = special.stdtrit(noise.degrees_of_freedom, 1 - LEVEL / len(rows) / 2)
+        allowed = float(quantile) * noise.error * math.sqrt(variance)
+    return LeftOut(float(own @ _solve(others)) - 1, allowed)
 
 
-@dataclass(frozen=True)
-class _Line:
-    """The unconstrained least-squares line, whose parts may be negative: the source of the intervals."""
-
-    parts: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    residual: float
-    quantile: float
-
-    def interval(self, part: int, value: float) -> Interval:
-        """Cut at zero; widened where needed to contain the value of the fit that stays above zero."""
-        middle = float(self.parts[part])
-        half_width = self.quantile * math.sqrt(float(self.covariance[part, part]))
-        return Interval(max(0.0, min(value, middle - half_width)), max(value, middle + half_width))
-
-
-def _rows(sizes: Sequence[int], times: Sequence[float]) -> NDArray[np.float64]:
-    """One row per size, divided by its time: the right-hand side is 1 and errors are relative."""
-    measured = np.array(times)
-    return np.column_stack((1 / measured, np.array(sizes) / measured))
-
-
-def _solve(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float]:
-    fixed, per_sample = optimize.nnls(_rows(sizes, times), np.ones(len(sizes)))[0]
-    return float(fixed), float(per_sample)
-
-
-def _line(sizes: Sequence[int], times: Sequence[float], noise: TimeNoise | None) -> _Line | None:
+def _line(rows: Floats, noise: TimeNoise | None) -> _Line | None:
     """None where nothing tells the error: two sizes without repeats."""
-    degrees = len(sizes) - 2
+    degrees = len(rows) - 2
     if degrees < 1 and noise is None:
         return None
-    rows = _rows(sizes, times)
     inverse = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
     parts = inverse @ rows.sum(axis=0)
     squares = float(((1 - rows @ parts) ** 2).sum()) if degrees else 0.0
-    if noise is not None and not _misfits(squares, degrees, noise):
-        squares += noise.degrees_of_freedom * noise.error**2
-        degrees += noise.degrees_of_freedom
+    if noise is not None:
+        # Residuals larger than noise explains, by an F test, are the error by themselves.
+        is_more = squares > 0
+        if degrees and noise.error:
+            ratio = squares / degrees / noise.error**2
+            is_more = special.fdtrc(degrees, noise.degrees_of_freedom, ratio) < LEVEL
+        if not is_more:
+            squares += noise.degrees_of_freedom * noise.error**2
+            degrees += noise.degrees_of_freedom
     quantile = float(special.stdtrit(degrees, 0.975))
     return _Line(parts, squares / degrees * inverse, math.sqrt(squares / degrees), quantile)
-
-
-def _misfits(squares: float, degrees: int, noise: TimeNoise) -> bool:
-    """Whether the residuals are larger than noise explains (an F test): then they are the error."""
-    if not degrees or not noise.error:
-        return bool(degrees) and squares > 0
-    ratio = squares / degrees / noise.error**2
-    return float(special.fdtrc(degrees, noise.degrees_of_freedom, ratio)) < LEVEL

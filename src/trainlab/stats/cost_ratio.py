@@ -9,20 +9,18 @@ root of the number of benches.
 import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-from trainlab.stats.contrasts import LEVEL, Estimates, Family, compare_cells, estimate, pair_rows
+from trainlab.stats.contrasts import LEVEL, Floats, compare_cells, estimate, pair_rows
 from trainlab.stats.means import Interval, Ratio, mean_of, ratio_of_logs
 from trainlab.stats.power import POWER
 from trainlab.stats.verdict import Verdict, check_margin
 
-Floats = NDArray[np.float64]
 Pair = tuple[int, int]
 """Two rows of the figures, the reference first."""
 
@@ -51,8 +49,6 @@ class CostComparison:
     margin: float | None
     """Ratios nearer to 1 than this share do not matter; None: not stated, so never equivalent."""
     family: int
-    std: float | None = None
-    """Of the log time of a process within its bench; 0.02 is about 2%."""
     verdict: Verdict = "cannot tell"
     detectable: float | None = None
     """The smallest ratio above 1 that so many processes find with power 0.8."""
@@ -82,27 +78,69 @@ def compare_costs(
     check_margin(margin)
     if not pairs:
         return ()
-    check = _check(figures, twice, excess)
-    return tuple(_comparisons(figures, pairs, _family(figures, pairs, check), margin, check))
+    own, is_noise = _excess(figures, twice)
+    is_checked = own is not None or excess is not None
+    added = max(own or 0.0, excess or 0.0)
+    family, compared = None, []
+    if figures.shape[1] > 1:
+        family = compare_cells(figures, pair_rows(pairs, len(figures)))
+        error = np.sqrt(family.estimates.error**2 + added)
+        family = replace(family, estimates=replace(family.estimates, error=error))
+        wide, narrow, p = family.half_width, family.half_width_90, family.p
+    for place, (a, b) in enumerate(pairs):
+        logs = figures[b] - figures[a]
+        n, value = int(np.isfinite(logs).sum()), float(np.nanmean(logs))
+        ratio = ratio_of_logs(value, None, n)
+        one = CostComparison(n=n, ratio=ratio, margin=margin, family=len(pairs))
+        if family is not None and n > 1:
+            within, within_90 = (
+                Interval(value - float(half), value + float(half))
+                for half in (wide[place], narrow[place])
+            )
+            verdict: Verdict = "cannot tell"
+            if is_checked and not within.contains(0.0):
+                verdict = "different"
+            elif is_checked and margin is not None:
+                limit = math.log1p(margin)
+                is_within = -limit < within_90.low and within_90.high < limit
+                verdict = "equivalent" if is_within else "cannot tell"
+            # Between two processes of one bench, without excess.
+            own_variance = float(family.estimates.error[place]) ** 2 * n - n * added
+            noise = _Noise(
+                variance=max((1 + USUAL_EXCESS) * own_variance, own_variance + n * added),
+                freedom_each=float(family.estimates.degrees_of_freedom[place]) / (n - 1),
+                score=family.critical.two_sided,
+            )
+            is_open = verdict == "cannot tell" and is_checked and is_noise
+            one = replace(
+                one,
+                ratio=ratio_of_logs(value, within, n),
+                equivalence=ratio_of_logs(value, within_90, n).interval,
+                p=float(p[place]),
+                verdict=verdict,
+                detectable=math.exp(noise.found_with(POWER, n)),
+                processes_needed=noise.processes_for(abs(value), n) if is_open else None,
+            )
+        compared.append(one)
+    return tuple(compared)
 
 
-@dataclass(frozen=True)
-class _Check:
-    """What cells that were measured twice say about the errors of ratios."""
-
-    is_there: bool
-    """Whether any was."""
-    excess: float = 0.0
-    """How much more their ratios differ from 1 than their errors allow, squared and averaged."""
-    is_noise: bool = True
-    """Whether they differ from 1 by no more than chance allows: only then do more processes help."""
+def _excess(figures: Floats, twice: Sequence[Pair]) -> tuple[float | None, bool]:
+    """How much more the ratios of cells with themselves differ from 1 than their errors allow, squared and
+    averaged, None without such pairs; and whether they differ by no more than chance allows: only then do
+    more processes help."""
+    if not twice or figures.shape[1] < 2:
+        return (0.0 if twice else None), True
+    found = estimate(figures, pair_rows(twice, len(figures)))
+    beyond = np.nan_to_num(np.nanmean(found.value**2 - found.error**2))
+    scores = np.abs(found.scores(found.value))
+    return max(0.0, float(beyond)), not np.any(scores > CHANCE_SCORE)
 
 
 def excess_variance(figures: Floats, twice: Sequence[Pair]) -> float | None:
     """How much more the ratios of cells with themselves differ from 1 than their errors allow, squared and
     averaged; zero where they do not. None without such pairs or with a single process."""
-    check = _check(figures, twice, None)
-    return check.excess if check.is_there and figures.shape[1] > 1 else None
+    return _excess(figures, twice)[0] if figures.shape[1] > 1 else None
 
 
 def ratio_twice(figures: Floats, twice: Sequence[Pair]) -> float | None:
@@ -112,113 +150,27 @@ def ratio_twice(figures: Floats, twice: Sequence[Pair]) -> float | None:
     return math.exp(max(map(abs, means))) if means else None
 
 
-def _check(figures: Floats, twice: Sequence[Pair], elsewhere: float | None) -> _Check:
-    if not twice or figures.shape[1] < 2:
-        return _Check(bool(twice) or elsewhere is not None, elsewhere or 0.0)
-    found = estimate(figures, pair_rows(twice, len(figures)))
-    beyond = found.value**2 - found.error**2
-    own = max(0.0, float(np.nan_to_num(np.nanmean(beyond))))
-    scores = np.abs(found.scores(found.value))
-    return _Check(True, max(own, elsewhere or 0.0), not np.any(scores > CHANCE_SCORE))
-
-
-def _family(figures: Floats, pairs: Sequence[Pair], check: _Check) -> Family | None:
-    """None for a single process."""
-    if figures.shape[1] < 2:
-        return None
-    family = compare_cells(figures, pair_rows(pairs, len(figures)))
-    error = np.sqrt(family.estimates.error**2 + check.excess)
-    return replace(family, estimates=replace(family.estimates, error=error))
-
-
-def _comparisons(
-    figures: Floats,
-    pairs: Sequence[Pair],
-    family: Family | None,
-    margin: float | None,
-    check: _Check,
-) -> Iterator[CostComparison]:
-    wide, narrow, p = _widths(family)
-    for place, (a, b) in enumerate(pairs):
-        both = figures[b] - figures[a]
-        n, value = int(np.isfinite(both).sum()), float(np.nanmean(both))
-        plain = CostComparison(
-            n=n, ratio=ratio_of_logs(value, None, n), margin=margin, family=len(pairs)
-        )
-        if family is None or n < 2:
-            yield plain
-            continue
-        one = _One(family.estimates, place, family.critical.two_sided, n, check.excess)
-        interval = _interval(value, wide[place])
-        equivalence = _interval(value, narrow[place])
-        verdict = _verdict(interval, equivalence, margin) if check.is_there else "cannot tell"
-        is_open = verdict == "cannot tell" and check.is_there and check.is_noise
-        yield replace(
-            plain,
-            ratio=ratio_of_logs(value, interval, n),
-            equivalence=ratio_of_logs(value, equivalence, n).interval,
-            p=float(p[place]),
-            std=one.std,
-            verdict=verdict,
-            detectable=math.exp(one.found_with(POWER, n)),
-            processes_needed=one.processes_for(abs(value)) if is_open else None,
-        )
-
-
-def _widths(family: Family | None) -> tuple[Floats, Floats, Floats]:
-    """Half-widths of 95% and of 90% intervals, and p; computed once for all pairs."""
-    if family is None:
-        return np.zeros(0), np.zeros(0), np.zeros(0)
-    return family.half_width, family.half_width_90, family.p
-
-
 @dataclass(frozen=True)
-class _One:
-    """One contrast of a family, and what other numbers of benches would make of it."""
+class _Noise:
+    """The noise of a log ratio, and what any number of benches would make of it."""
 
-    estimates: Estimates
-    place: int
+    variance: float
+    """In a single bench."""
+    freedom_each: float
+    """Degrees of freedom that each bench brings beyond the first."""
     score: float
     """The critical score of the family, which hardly depends on the number of benches."""
-    n: int
-    excess: float
-    """That is part of the error."""
-
-    @property
-    def std(self) -> float:
-        """Of a process within its bench, from the error without excess."""
-        return math.sqrt((float(self.estimates.error[self.place]) ** 2 - self.excess) * self.n / 2)
 
     def found_with(self, power: float, num_benches: int) -> float:
         """The smallest log ratio that so many benches find with this power."""
-        usual = (1 + USUAL_EXCESS) * 2 * self.std**2
-        found = 2 * self.std**2 + self.n * self.excess
-        error = math.sqrt(max(usual, found) / num_benches)
-        freedom = float(self.estimates.degrees_of_freedom[self.place])
-        freedom *= (num_benches - 1) / (self.n - 1)
+        freedom = self.freedom_each * (num_benches - 1)
         quantile = float(special.stdtrit(freedom, special.ndtr(self.score)))
-        return error * (quantile + float(special.ndtri(power)))
+        return math.sqrt(self.variance / num_benches) * (quantile + float(special.ndtri(power)))
 
-    def processes_for(self, effect: float) -> int | None:
-        """How many benches find this log ratio; None where more than MOST_PROCESSES would be needed."""
-        for count in range(self.n + 1, MOST_PROCESSES + 1):
-            if self.found_with(PLANNED_POWER, count) <= effect:
-                return count
-        return None
-
-
-def _verdict(interval: Interval | None, narrow: Interval | None, margin: float | None) -> Verdict:
-    if interval is None or narrow is None:
-        return "cannot tell"
-    if not interval.contains(0.0):
-        return "different"
-    limit = 0.0 if margin is None else math.log1p(margin)
-    is_within = margin is not None and -limit < narrow.low and narrow.high < limit
-    return "equivalent" if is_within else "cannot tell"
-
-
-def _interval(value: float, half_width: float) -> Interval:
-    return Interval(value - float(half_width), value + float(half_width))
+    def processes_for(self, effect: float, fewest: int) -> int | None:
+        """How many more benches find this log ratio; None where it would be over MOST_PROCESSES."""
+        counts = range(fewest + 1, MOST_PROCESSES + 1)
+        return next((n for n in counts if self.found_with(PLANNED_POWER, n) <= effect), None)
 
 
 # The level of each of several series that were measured in the same rounds.
@@ -228,8 +180,7 @@ def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     """The log level of each series; `times` maps rounds to times. The differences of levels are the log
     ratios. One that shares no round with the series that has most rounds stands by itself."""
     logs = [{number: math.log(time) for number, time in one.items()} for one in times]
-    base = max(logs, key=len)
-    near = [_median_difference(one, base) for one in logs]
+    near = [_median_difference(one, max(logs, key=len)) for one in logs]
     # Aligned with one series alone, the others would seem faster than it, by up to a tenth of its noise.
     means = {number: statistics.fmean(values) for number, values in _by_round(logs, near).items()}
     ratios = [
@@ -238,12 +189,11 @@ def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     ]
     rounds = {n: statistics.median(values) for n, values in _by_round(logs, ratios).items()}
     middle = statistics.median(rounds.values())
-    return [
-        _lower_quartile(one.values())
-        if ratio is None
-        else middle + _lower_quartile(value - rounds[number] for number, value in one.items())
-        for one, ratio in zip(logs, ratios, strict=True)
-    ]
+    found = []
+    for one, ratio in zip(logs, ratios, strict=True):
+        apart = [value - (0.0 if ratio is None else rounds[n]) for n, value in one.items()]
+        found.append((0.0 if ratio is None else middle) + float(np.quantile(apart, 0.25)))
+    return found
 
 
 def _by_round(
@@ -256,10 +206,6 @@ def _by_round(
             for number, value in one.items():
                 found.setdefault(number, []).append(value - ratio)
     return found
-
-
-def _lower_quartile(values: Iterable[float]) -> float:
-    return float(np.quantile(list(values), 0.25))
 
 
 def _median_difference(one: Mapping[int, float], base: Mapping[int, float]) -> float | None:
@@ -299,11 +245,11 @@ class Change:
 
     def low(self, level: float) -> float:
         """The true change is below it in this share of cases only."""
-        return self.value - self._half_width(level)
+        return self.value - self.error * float(special.stdtrit(self.degrees_of_freedom, 1 - level))
 
     def high(self, level: float) -> float:
         """The true change is above it in this share of cases only."""
-        return self.value + self._half_width(level)
+        return self.value + self.error * float(special.stdtrit(self.degrees_of_freedom, 1 - level))
 
     def judged(self, margin: float, levels: Levels) -> Judgement:
         """Worse where even the lower bound is beyond the margin, not worse where the upper is within it."""
@@ -322,10 +268,6 @@ class Change:
         numbers = range(2, MOST_PROCESSES + 1)
         place = bisect_left(numbers, power, key=lambda n: self._power(distance, n, level))
         return numbers[place] if place < len(numbers) else None
-
-    def _half_width(self, level: float) -> float:
-        quantile = float(special.stdtrit(self.degrees_of_freedom, 1 - level))
-        return quantile * self.error if self.error else 0.0
 
     def _power(self, distance: float, number: int, level: float) -> float:
         """The chance that a bound does not reach as far as this."""

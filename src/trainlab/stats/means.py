@@ -9,7 +9,7 @@ tails (`benchmarks.verdicts`).
 import math
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -83,14 +83,10 @@ def mean_of(values: Sequence[float], limits: Interval = UNLIMITED) -> Mean | Non
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    value, std = statistics.fmean(finite), _std(finite)
-    return Mean(
-        value=value,
-        interval=limits.cut(_interval(value, std, len(finite), 1 / len(finite))),
-        std=std,
-        n=len(finite),
-        num_diverged=len(values) - len(finite),
-    )
+    value, n = statistics.fmean(finite), len(finite)
+    std = float(np.std(finite, ddof=1)) if n > 1 else None
+    interval = limits.cut(_interval(value, std, n, 1 / n))
+    return Mean(value, interval, std, n, num_diverged=len(values) - n)
 
 
 def new_run_interval(values: Sequence[float]) -> Interval | None:
@@ -108,17 +104,6 @@ def ratio_of_logs(value: float, interval: Interval | None, n: int) -> Ratio:
 def _exp(log: float) -> float:
     """At most the largest number there is: the interval of two seeds may reach beyond it."""
     return math.exp(log) if log < MOST_LOG else sys.float_info.max
-
-
-def _std(values: Sequence[float]) -> float | None:
-    """Sample standard deviation; `None` for a single value.
-
-    Thirty times as fast as `statistics.stdev`, which computes in fractions, and as good as exact.
-    """
-    if len(values) < 2:
-        return None
-    mean = statistics.fmean(values)
-    return math.hypot(*(value - mean for value in values)) / math.sqrt(len(values) - 1)
 
 
 def _interval(middle: float, std: float | None, n: int, variance: float) -> Interval | None:
@@ -141,22 +126,9 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     With fewer than six values no such interval exists at 95%: the whole range is given.
     """
     ordered, count = sorted(values), len(values)
-    num_cut = _num_cut(count)
+    # So many may be cut off at each end: those below the median are binomial.
+    num_cut = max(0, math.ceil(special.bdtrik(0.025, count, 0.5)) - 1)
     return statistics.median(ordered), ordered[num_cut], ordered[count - 1 - num_cut]
-
-
-def _num_cut(count: int) -> int:
-    """How many values may be cut off at each end so that the rest covers the median at 95%."""
-    if count >= 1000:
-        return int(count / 2 - 0.98 * count**0.5) - 1
-    # The number of values below the median is binomial(count, 1/2): its lower tail is summed exactly.
-    tail, term = 0.0, 0.5**count
-    for below in range(count):
-        tail += term
-        if tail > 0.025:
-            return below - 1 if below else 0
-        term *= (count - below) / (below + 1)
-    return 0
 
 
 # Two groups compared by rank, for values that may be censored: never is later than any time.
@@ -171,9 +143,11 @@ def rank_p(a: Sequence[float], b: Sequence[float]) -> float | None:
     `None` where a group is empty or all values are equal.
     """
     values = np.array([*a, *b])
-    if not len(a) or not len(b) or len(np.unique(values)) < 2:
+    if not len(a) or not len(b) or len({*a, *b}) < 2:
         return None
-    ranks = _midranks(values)
+    # From 1; equal values share the mean of their ranks.
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     middle = ranks.mean() * len(a)
     observed = abs(ranks[: len(a)].sum() - middle) - 1e-9
     if math.comb(len(values), len(a)) <= MOST_ORDERS:
@@ -190,13 +164,6 @@ def censored_median(values: Sequence[float]) -> float | None:
     ordered = sorted(values)
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     return middle if math.isfinite(middle) else None
-
-
-def _midranks(values: Floats) -> Floats:
-    """Ranks from 1; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    return np.asarray((ends - (counts - 1) / 2)[inverse])
 
 
 # Whether the means of several cells lie on a straight line, seeds being the same in all of them.
@@ -259,12 +226,9 @@ def superiority(a: Sequence[float], b: Sequence[float]) -> Superiority | None:
         variance = true * (1 - true) * spread / (len(a) * len(b))
         return (share - true) ** 2 - Z**2 * variance
 
-    return Superiority(share, Interval(_root(distance, 0.0, share), _root(distance, 1.0, share)))
-
-
-def _root(distance: Callable[[float], float], end: float, share: float) -> float:
-    """Where the distance changes its sign between the end and the observed share."""
-    if share == end:
-        return end
-    # Off the share itself, where a share of 0 or 1 has no error and the distance is zero too.
-    return float(optimize.brentq(distance, end, share + NUDGE * (end - share)))
+    # From off the share itself, where a share of 0 or 1 has no error and the distance is zero too.
+    ends = [
+        end if share == end else optimize.brentq(distance, end, share + NUDGE * (end - share))
+        for end in (0.0, 1.0)
+    ]
+    return Superiority(share, Interval(*map(float, ends)))

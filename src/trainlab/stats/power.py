@@ -6,7 +6,6 @@ cells are taken to be equally noisy, afterwards each is as noisy as it was.
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -25,7 +24,6 @@ OWN_DRAWS = 1_000
 """Where the noise of the cells is their own: then every metric needs a simulation to itself."""
 COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 """Numbers of seeds that are simulated; between and beyond them needs fall with the root of the number."""
-
 
 MANY_CELLS = 12
 
@@ -112,22 +110,15 @@ def seeds_for(
 ) -> int | None:
     """How many seeds show a true effect, or that it lies within the margin; both in the unit of `stds`.
     `None` if too many to estimate. `known`: a number of seeds that has been simulated already."""
-    for able in _abilities(weights, known, stds):
-        is_within = margin is not None and margin >= max(
-            able.margin[contrast], abs(effect) + able.beyond[contrast]
-        )
-        if is_within or abs(effect) >= able.difference[contrast]:
-            return able.num_seeds
-    return None
-
-
-def _abilities(weights: Rows, known: int, stds: tuple[float, ...]) -> Iterator[Ability]:
-    """From few seeds to many, in steps of a few per cent."""
     # Of many cells one simulation takes long, and how much they know of their noise hardly changes.
     counts = COUNTS if len(weights[0]) <= MANY_CELLS else (min(max(known, COUNTS[0]), COUNTS[-1]),)
-    for num_seeds in range(COUNTS[0], COUNTS[-1] + 1):
+    num_seeds = COUNTS[0]
+    while num_seeds <= MOST_SEEDS:
         simulated = max((count for count in counts if count <= num_seeds), default=counts[0])
-        yield ability(weights, simulated, stds).scaled(num_seeds)
-    num_seeds = COUNTS[-1]
-    while (num_seeds := math.ceil(1.05 * num_seeds)) <= MOST_SEEDS:
-        yield ability(weights, counts[-1], stds).scaled(num_seeds)
+        able = ability(weights, simulated, stds).scaled(num_seeds)
+        least = max(able.margin[contrast], abs(effect) + able.beyond[contrast])
+        if abs(effect) >= able.difference[contrast] or (margin is not None and margin >= least):
+            return num_seeds
+        # From few seeds to many, in steps of a few per cent.
+        num_seeds = num_seeds + 1 if num_seeds < COUNTS[-1] else math.ceil(1.05 * num_seeds)
+    return None

@@ -12,20 +12,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from trainlab.errors import SpecError
-from trainlab.stats.contrasts import (
-    Family,
-    Floats,
-    Rows,
-    compare_cells,
-    pair_rows,
-    rows_of,
-    table_of,
-)
+from trainlab.stats.contrasts import Floats, Rows, compare_cells, pair_rows, rows_of, table_of
 from trainlab.stats.means import Interval
 from trainlab.stats.power import MOST_SEEDS, Noise, ability, seeds_for
 
@@ -58,20 +50,16 @@ class Failures:
     @property
     def p(self) -> float | None:
         """Fisher's exact test, two-sided; `None` where nothing failed or a cell has no runs."""
-        if not (self.num_a or self.num_b) or not (self.of_a and self.of_b):
+        failed = self.num_a + self.num_b
+        if not failed or not (self.of_a and self.of_b):
             return None
-        return fisher(self.num_a, self.of_a, self.num_b, self.of_b)
-
-
-def fisher(num_a: int, of_a: int, num_b: int, of_b: int) -> float:
-    """The chance of counts as unlikely as these where both cells fail equally often."""
-    failed, total = num_a + num_b, of_a + of_b
-
-    def ways(in_a: int) -> int:
-        return math.comb(of_a, in_a) * math.comb(of_b, failed - in_a)
-
-    every = [ways(in_a) for in_a in range(max(0, failed - of_b), min(of_a, failed) + 1)]
-    return sum(count for count in every if count <= ways(num_a)) / math.comb(total, failed)
+        # In how many ways so many of the first cell fail; counts as unlikely as what was seen add up.
+        ways = [
+            math.comb(self.of_a, in_a) * math.comb(self.of_b, failed - in_a)
+            for in_a in range(failed + 1)
+        ]
+        unlikely = sum(count for count in ways if count <= ways[self.num_a])
+        return unlikely / math.comb(self.of_a + self.of_b, failed)
 
 
 Verdict = Literal["different", "equivalent", "identical", "cannot tell"]
@@ -125,11 +113,6 @@ class Comparison:
         return self.failures.num_left_out
 
 
-def compare(a: BySeed, b: BySeed, margin: float | None = None) -> Comparison:
-    """Decided as a family of its own. SpecError if the margin is not positive."""
-    return compare_all({"a": a, "b": b}, [("a", "b")], margin)[0]
-
-
 def are_identical(values: Floats) -> bool:
     """Whether cells [cells, seeds] have the same value in every seed but for rounding, and in two seeds or
     more."""
@@ -156,17 +139,26 @@ def compare_all(
     check_margin(margin)
     cells, table = table_of(values)
     tested = [pair for pair in pairs if {*pair} <= {*cells} and pair[0] != pair[1]]
-    weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
-    family = compare_cells(table, weights, looks, resolution) if tested else None
-    noise = Noise.of(table) if tested else None
-    made: dict[tuple[str, str], Comparison] = {}
-    for a, b in pairs:
-        found = None
-        if family is not None and (a, b) in tested:
-            index = tested.index((a, b))
-            found = _Found.at(family, rows_of(weights), index, noise, bool(looks))
-        made[a, b] = _compared(values[a], values[b], found, margin, len(tested), most)
-    return tuple(made[pair] for pair in pairs)
+    found: dict[tuple[str, str], _Found] = {}
+    if tested:
+        weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
+        family, noise = compare_cells(table, weights, looks, resolution), Noise.of(table)
+        of = family.estimates
+        widths = family.half_width, family.half_width_90
+        entries = np.stack([of.value, *widths, of.error, of.std, family.p], axis=1).tolist()
+        for index, (pair, numbers) in enumerate(zip(tested, entries, strict=True)):
+            if not math.isnan(of.value[index]):
+                found[pair] = _Found(
+                    *numbers,
+                    weights=rows_of(weights),
+                    place=index,
+                    noise=noise or Noise(float(of.std[index]), ()),
+                    has_looks=bool(looks),
+                )
+    return tuple(
+        _compared(values[a], values[b], found.get((a, b)), margin, len(tested), most)
+        for a, b in pairs
+    )
 
 
 def check_margin(margin: float | None) -> None:
@@ -175,44 +167,42 @@ def check_margin(margin: float | None) -> None:
         raise SpecError([f"margin: got {margin}, must be above 0 and finite"])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a family says about one of its contrasts."""
+class _Found(NamedTuple):
+    """What a family says about one of its contrasts, and what more seeds would."""
 
-    weights: Rows
-    index: int
     value: float
     half_width: float
     half_width_90: float
     error: float
     std: float
     p: float
+    weights: Rows
+    place: int
     noise: Noise
     has_looks: bool
 
-    @classmethod
-    def at(
-        cls, family: Family, weights: Rows, index: int, noise: Noise | None, has_looks: bool
-    ) -> "_Found | None":
-        """`None` where fewer than two seeds have both cells."""
+    def detectable(self, num_seeds: int) -> float:
+        """The smallest difference that so many seeds find with power 0.8."""
+        if self.has_looks:
+            # Each look asks for more than a study of as many seeds: 0.84 errors beyond give power 0.8.
+            return self.half_width + 0.8416 * self.error
+        able = ability(self.weights, num_seeds, self.noise.stds)
+        # An interval that happens to be wider than usual leaves out no difference smaller than itself.
+        return max(self.half_width, float(able.difference[self.place]) * self.noise.unit)
 
-        def one(entries: Floats) -> float:
-            return float(entries[..., index])
-
-        if math.isnan(one(family.estimates.value)):
+    def seeds_needed(self, margin: float | None, num_seeds: int) -> int | None:
+        """How many would decide it if the difference is as it was seen."""
+        if not self.std:
             return None
-        return cls(
-            weights=weights,
-            index=index,
-            value=one(family.estimates.value),
-            half_width=one(family.half_width),
-            half_width_90=one(family.half_width_90),
-            error=one(family.estimates.error),
-            std=one(family.estimates.std),
-            p=one(family.p),
-            noise=noise or Noise(one(family.estimates.std), ()),
-            has_looks=has_looks,
-        )
+        if self.has_looks:
+            needed = math.inf
+            if self.value:
+                needed = num_seeds * (self.detectable(num_seeds) / self.value) ** 2
+            return math.ceil(needed) if needed <= MOST_SEEDS else None
+        unit, stds = self.noise.unit, self.noise.stds
+        in_units = None if margin is None else margin / unit
+        seeds = seeds_for(self.weights, self.place, self.value / unit, in_units, num_seeds, stds)
+        return None if seeds is None else max(seeds, num_seeds + 1)
 
 
 def _compared(
@@ -227,10 +217,9 @@ def _compared(
     verdict: Verdict = "cannot tell"
     half_width = None if found is None else found.half_width
     if found is not None and difference is not None:
-        is_within = margin is not None and abs(difference) + found.half_width_90 < margin
         if abs(difference) > found.half_width:
             verdict = "different"
-        elif is_within:
+        elif margin is not None and abs(difference) + found.half_width_90 < margin:
             verdict, half_width = "equivalent", found.half_width_90
     if is_identical:
         verdict, difference, half_width = "identical", 0.0, None
@@ -239,7 +228,10 @@ def _compared(
         # The interval of 90% may leave out zero, which must not stand beside "cannot tell".
         half_width = None if is_identical or found is None else found.half_width
         verdict = "cannot tell"
-    confidence = 0.90 if verdict == "equivalent" else 0.95
+    interval = None
+    if difference is not None and half_width is not None:
+        interval = Interval(max(-most, difference - half_width), min(most, difference + half_width))
+    is_open = verdict == "cannot tell" and not is_withheld
     return Comparison(
         n=len(seeds),
         num_dropped=len(a.keys() ^ b.keys()),
@@ -247,47 +239,16 @@ def _compared(
         mean_a=mean_a,
         mean_b=mean_b,
         difference=difference,
-        interval=_interval(difference, half_width, most),
-        confidence=confidence,
+        interval=interval,
+        confidence=0.90 if verdict == "equivalent" else 0.95,
         p=None if found is None or is_identical else found.p,
         std=None if found is None else found.std,
         margin=margin,
         family=family,
         verdict=verdict,
         is_withheld=is_withheld,
-        detectable=None if found is None else _detectable(found, len(seeds)),
-        seeds_needed=_seeds_needed(found, None if failures.differ else margin, len(seeds))
-        if verdict == "cannot tell" and not is_withheld
+        detectable=None if found is None else found.detectable(len(seeds)),
+        seeds_needed=found.seeds_needed(None if failures.differ else margin, len(seeds))
+        if found is not None and is_open
         else None,
     )
-
-
-def _interval(middle: float | None, half_width: float | None, most: float) -> Interval | None:
-    if middle is None or half_width is None:
-        return None
-    return Interval(max(-most, middle - half_width), min(most, middle + half_width))
-
-
-def _detectable(found: _Found, num_seeds: int) -> float:
-    if found.has_looks:
-        # Each look asks for more than a study of as many seeds would: 0.84 errors beyond give power 0.8.
-        return found.half_width + 0.8416 * found.error
-    able = ability(found.weights, num_seeds, found.noise.stds)
-    # An interval that happens to be wider than usual leaves out no difference smaller than itself.
-    return max(found.half_width, float(able.difference[found.index]) * found.noise.unit)
-
-
-def _seeds_needed(found: _Found | None, margin: float | None, num_seeds: int) -> int | None:
-    if found is None or not found.std:
-        return None
-    if found.has_looks:
-        needed = math.inf
-        if found.value:
-            needed = num_seeds * (_detectable(found, num_seeds) / found.value) ** 2
-        return math.ceil(needed) if needed <= MOST_SEEDS else None
-    unit, stds = found.noise.unit, found.noise.stds
-    in_units = None if margin is None else margin / unit
-    needed_seeds = seeds_for(
-        found.weights, found.index, found.value / unit, in_units, num_seeds, stds
-    )
-    return needed_seeds if needed_seeds is None or needed_seeds > num_seeds else num_seeds + 1
