@@ -148,13 +148,8 @@ def compare_all(
         entries = np.stack([of.value, *widths, of.error, of.std, family.p], axis=1).tolist()
         for index, (pair, numbers) in enumerate(zip(tested, entries, strict=True)):
             if not math.isnan(of.value[index]):
-                found[pair] = _Found(
-                    *numbers,
-                    weights=rows_of(weights),
-                    place=index,
-                    noise=noise or Noise(float(of.std[index]), ()),
-                    has_looks=bool(looks),
-                )
+                own = noise or Noise(float(of.std[index]), ())
+                found[pair] = _Found(rows_of(weights), index, own, bool(looks), *numbers)
     return tuple(
         _compared(values[a], values[b], found.get((a, b)), margin, len(tested), most)
         for a, b in pairs
@@ -170,16 +165,16 @@ def check_margin(margin: float | None) -> None:
 class _Found(NamedTuple):
     """What a family says about one of its contrasts, and what more seeds would."""
 
+    weights: Rows
+    place: int
+    noise: Noise
+    has_looks: bool
     value: float
     half_width: float
     half_width_90: float
     error: float
     std: float
     p: float
-    weights: Rows
-    place: int
-    noise: Noise
-    has_looks: bool
 
     def detectable(self, num_seeds: int) -> float:
         """The smallest difference that so many seeds find with power 0.8."""
