@@ -13,7 +13,7 @@ from command import Done, Verb
 from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.analysis.document import Document
-from trainlab.cli import build
+from trainlab.cli import call as call_trainlab
 from trainlab.data.dataset import Dataset, Split
 from trainlab.execute.executors import InlineExecutor, LocalExecutor, ProcessesExecutor
 from trainlab.execute.launch import Job, Launcher
@@ -93,20 +93,21 @@ def trainlab(
     def call(*words: str | Path, code: int = 0, **variables: str) -> Done:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        arguments = [str(word) for word in words]
-        with pytest.raises(SystemExit) as ended:
-            build(arguments)(arguments)
+        try:
+            ended: object = call_trainlab([str(word) for word in words])
+        except SystemExit as end:
+            ended = end.code
         printed = capsys.readouterr()
-        assert ended.value.code == code, printed.err
+        assert ended == code, printed.err
         assert "Traceback" not in printed.err
         return Done(printed.out, printed.err)
 
     return call
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def torchless() -> Iterator[Torchless]:
-    """Runs command lines where torch is not loaded; one process for all tests of a file."""
+    """Runs command lines where torch is not loaded, and which do not load it."""
     process = Torchless()
     yield process
     process.close()

@@ -1,12 +1,10 @@
-"""Command lines, each in a fork of one process without torch: quick, and it shows who imports it."""
+"""Command lines in one process without torch: quick, and it shows when one of them imports it."""
 
-import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,82 +38,47 @@ class Torchless:
         self._process.stdin.flush()
         return Answer(**json.loads(self._process.stdout.readline()))
 
+    def refusal(self, words: list[str], told: str, folder: Path) -> None:
+        """Asserts that a command line is refused without torch in one line with this text, and in Chinese:
+        a line of which a part has no translation stays English as a whole."""
+        answer = self.ask(words, folder)
+        assert (answer.code, answer.stdout, answer.imported_torch) == (2, "", False), (
+            words,
+            answer,
+        )
+        assert len(answer.stderr.splitlines()) == 1, (words, answer.stderr)
+        assert answer.stderr.startswith("trainlab: "), words
+        assert told in answer.stderr, (words, answer.stderr)
+        chinese = self.ask(words, folder, TRAINLAB_LANG="zh")
+        assert (chinese.code, len(chinese.stderr.splitlines())) == (2, 1), (words, chinese)
+        assert re.search(r"[\u4e00-\u9fff]", chinese.stderr), (words, chinese.stderr)
+        assert not re.search(r"\bgot |\bmust |did you mean|; ", chinese.stderr), chinese.stderr
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
 
 
-def assert_told(answer: Answer, told: str) -> None:
-    """One line with this text, exit code 2, nothing on standard output, and no torch."""
-    lines = answer.stderr.splitlines()
-    assert answer.code == 2, answer
-    assert len(lines) == 1, answer.stderr
-    assert lines[0].startswith("trainlab: ")
-    assert told in lines[0], lines[0]
-    assert answer.stdout == ""
-    assert not answer.imported_torch
-
-
-def assert_told_in_chinese(answer: Answer) -> None:
-    """The same line in Chinese: one without a translation stays English as a whole."""
-    lines = answer.stderr.splitlines()
-    assert answer.code == 2, answer
-    assert len(lines) == 1, answer.stderr
-    assert re.search(r"[\u4e00-\u9fff]", lines[0]), lines[0]
-    assert not re.search(r"\bgot |\bmust |did you mean|; ", lines[0]), lines[0]
-
-
 def main() -> None:
     """Answers the command lines that come on standard input, a line of JSON for each."""
-    import importlib
+    from command import called
+    from trainlab.cli import VERBS, verb_called
 
-    from trainlab.cli import HOMES
-
-    for home in HOMES.values():
-        importlib.import_module(f"trainlab.cli.{home}")
+    for verb in VERBS:
+        verb_called(verb)
     assert "torch" not in sys.modules
+    own = dict(os.environ)
     for line in sys.stdin:
         words, folder, variables = json.loads(line)
-        with tempfile.TemporaryFile("w+") as answer:
-            child = os.fork()
-            if not child:
-                os.environ.update(variables)
-                _answer(words, folder, answer.fileno())
-            _, status = os.waitpid(child, 0)
-            answer.seek(0)
-            text = answer.read()
-        died = {"code": -status, "stdout": "", "stderr": "", "imported_torch": True}
-        sys.stdout.write((text or json.dumps(died)) + "\n")
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(own | variables)
+        done = called(*words)
+        os.chdir("/")  # the folder may be removed
+        answer = {"code": done.code or 0, "stdout": done.stdout, "stderr": done.stderr}
+        sys.stdout.write(json.dumps({**answer, "imported_torch": "torch" in sys.modules}) + "\n")
         sys.stdout.flush()
-
-
-def _answer(words: list[str], folder: str, answer: int) -> None:
-    """In the child, which ends here."""
-    from trainlab.cli import build
-
-    os.chdir(folder)
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        os.dup2(out.fileno(), 1)
-        os.dup2(err.fileno(), 2)
-        code: object = None
-        with contextlib.suppress(BaseException):
-            try:
-                build(words)(words)
-            except SystemExit as ended:
-                code = ended.code
-        sys.stdout.flush()
-        sys.stderr.flush()
-        out.seek(0)
-        err.seek(0)
-        told = {
-            "stdout": out.read(),
-            "stderr": err.read(),
-            "imported_torch": "torch" in sys.modules,
-        }
-    code = code if isinstance(code, int) else -1
-    os.write(answer, json.dumps({"code": code, **told}).encode())
-    os._exit(0)
 
 
 if __name__ == "__main__":

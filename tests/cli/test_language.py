@@ -1,15 +1,13 @@
 """The terminal speaks the language asked for, or that of the locale."""
 
 import re
-import shlex
+from itertools import product
 from pathlib import Path
 
-import pytest
 from rich.cells import cell_len
 
+from command import Verb
 from fabricate import Fabricated, made_study
-from torchless import Torchless
-from trainlab.cli import VERBS
 from trainlab.cli.run_summary import data_text
 from trainlab.language import environment_language, split_language
 from trainlab.record.trial_record import DataRecord
@@ -22,9 +20,8 @@ from trainlab.workloads.reference import BUILTIN
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
-@pytest.mark.parametrize(
-    ("environment", "lang"),
-    [
+def test_without_lang_the_environment_decides() -> None:
+    for environment, lang in (
         ({}, "en"),
         ({"LANG": "zh_CN.UTF-8"}, "zh"),
         ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, "zh"),
@@ -33,35 +30,22 @@ HAN = re.compile(r"[\u4e00-\u9fff]")
         ({"LC_ALL": "C", "LC_MESSAGES": "zh_CN", "LANG": "zh_CN"}, "en"),
         ({"LANG": "de_DE.UTF-8", "TRAINLAB_LANG": "zh"}, "zh"),
         ({"LC_ALL": "zh_CN.UTF-8", "TRAINLAB_LANG": "en"}, "en"),
-    ],
-)
-def test_without_lang_the_environment_decides(environment: dict[str, str], lang: str) -> None:
-    assert environment_language(environment) == lang
+    ):
+        assert environment_language(environment) == lang, environment
 
 
-@pytest.mark.parametrize(
-    ("line", "lang"),
-    [("run x --lang zh", "zh"), ("--lang=zh --no", "zh"), ("run --lang", ""), ("run x", None)],
-)
-def test_lang_is_found_in_a_command_line_that_is_wrong(line: str, lang: str | None) -> None:
-    assert split_language(line.split())[0] == lang
+def test_lang_is_found_in_a_command_line_that_is_wrong() -> None:
+    lines = {"run x --lang zh": "zh", "--lang=zh --no": "zh", "run --lang": "", "run x": None}
+    for line, lang in lines.items():
+        assert split_language(line.split())[0] == lang, line
 
 
-def test_an_option_overrides_the_locale_and_a_wrong_variable_is_told(
-    torchless: Torchless, tmp_path: Path
-) -> None:
+def test_an_option_overrides_the_locale_and_a_wrong_variable_is_told(trainlab: Verb) -> None:
     chinese = {"TRAINLAB_LANG": "", "LC_ALL": "", "LC_MESSAGES": "", "LANG": "zh_CN.UTF-8"}
-    assert "内置的研究" in torchless.ask(["studies"], tmp_path, **chinese).stdout
-    english = torchless.ask(["studies", "--lang", "en"], tmp_path, **chinese).stdout
-    assert not HAN.search(english)
-    answer = torchless.ask(["studies"], tmp_path, TRAINLAB_LANG="fr")
-    assert answer.stderr == "trainlab: TRAINLAB_LANG: got 'fr', must be one of en, zh\n"
-
-
-def test_every_verb_takes_a_language(torchless: Torchless, tmp_path: Path) -> None:
-    verbs = [*(verb for verb in VERBS if verb != "data"), "data list", "data fetch", "data verify"]
-    for verb in verbs:
-        assert "--lang en|zh" in torchless.ask([*verb.split(), "--help"], tmp_path).stdout, verb
+    assert "内置的研究" in trainlab("studies", **chinese).stdout
+    assert not HAN.search(trainlab("studies", "--lang", "en").stdout)
+    told = trainlab("studies", code=2, TRAINLAB_LANG="fr").stderr
+    assert told == "trainlab: TRAINLAB_LANG: got 'fr', must be one of en, zh\n"
 
 
 def test_titles_and_summaries_that_come_with_trainlab_are_translated() -> None:
@@ -90,31 +74,23 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
-@pytest.mark.parametrize("line", PRINTED)
-@pytest.mark.slow
 def test_what_a_verb_prints_fits_the_terminal_in_both_languages(
-    line: str, columns: str, torchless: Torchless, tmp_path: Path
+    trainlab: Verb, tmp_path: Path
 ) -> None:
     for name in ("r", "s"):
         study = made_study(vary={"lr": (0.1, 0.2)}, cost=CostSpec(processes=3))
         Fabricated().write(tmp_path / name, study)
-    words = shlex.split(line)
-    for lang in ("en", "zh"):
-        cache = str(tmp_path / "none")
-        variables = {"TRAINLAB_LANG": lang, "COLUMNS": columns, "TRAINLAB_CACHE": cache}
-        answer = torchless.ask(words, tmp_path, **variables)
-        assert answer.code == 0, answer.stderr
-        shown = answer.stdout
-        lines = [line for line in shown.splitlines() if cell_len(line.rstrip()) > int(columns)]
-        # Sentences are left to the terminal to wrap; tables are not.
-        assert not [line for line in lines if re.search(r"  \S+  ", line.strip())], lines
-        if lang == "zh":
-            joined = re.sub(r"\s", "", shown)
-            for told in PRINTED[line]:
-                assert re.sub(r"\s", "", told) in joined, shown
-        else:
-            assert not HAN.search(shown)
+    for line, columns in product(PRINTED, (80, 120)):
+        variables = {"COLUMNS": str(columns), "TRAINLAB_CACHE": str(tmp_path / "none")}
+        english = trainlab(*line.split(), TRAINLAB_LANG="en", **variables).stdout
+        chinese = trainlab(*line.split(), TRAINLAB_LANG="zh", **variables).stdout
+        for shown in (english, chinese):
+            long = [one for one in shown.splitlines() if cell_len(one.rstrip()) > columns]
+            # Sentences are left to the terminal to wrap; tables are not.
+            assert not [one for one in long if re.search(r"  \S+  ", one.strip())], long
+        assert not HAN.search(english)
+        for told in PRINTED[line]:
+            assert re.sub(r"\s", "", told) in re.sub(r"\s", "", chinese), chinese
 
 
 def test_where_data_came_from_is_said_in_the_language() -> None:

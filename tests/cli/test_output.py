@@ -1,5 +1,7 @@
-"""Standard output that cannot be written, and output of others that must not mix with it."""
+"""Standard output: what cannot be written, what others print, and numbers in JSON."""
 
+import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -7,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from fabricate import Fabricated, made_study
+from trainlab.cli.output import print_json
 
 
-@pytest.mark.parametrize("words", [["--help"], ["studies"]])
-def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> None:
+def test_a_full_disk_behind_standard_output_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "trainlab", *words],
+            [sys.executable, "-P", "-m", "trainlab", "studies"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -38,16 +40,18 @@ print("{}")
     assert sorted(done.stderr.split("\n")) == ["", "from Python", "from a child"]
 
 
-def test_a_reader_that_has_gone_is_no_fault() -> None:
-    command = f"{sys.executable} -P -m trainlab studies mnist-lab | head -c 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_is_nobody_who_reads(closed: str, tmp_path: Path) -> None:
+def test_a_reader_that_has_gone_and_a_closed_stream_are_no_fault(tmp_path: Path) -> None:
     Fabricated().write(tmp_path / "r", made_study(seeds=1))
-    words = f"{sys.executable} -P -m trainlab show r {closed}"
-    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    for end in ("| head -c 1", "<&- >&- 2>&-"):
+        words = f"{sys.executable} -P -m trainlab show r {end}"
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, ""), end
+
+
+def test_numbers_that_json_cannot_hold_are_null(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": math.inf, "b": [math.nan, 1.5, (-math.inf, "x")], "c": {"d": 2, "e": None}})
+    assert json.loads(capsys.readouterr().out) == {
+        "a": None,
+        "b": [None, 1.5, [None, "x"]],
+        "c": {"d": 2, "e": None},
+    }

@@ -6,35 +6,26 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
+from command import Verb
 from training import HomedSetup
-from trainlab.cli.application import add_verb
-from trainlab.cli.look_verbs import probes as probes_verb
 from trainlab.errors import SpecError
 from trainlab.instruments.probe_targets import check_selectors, probeable
 from trainlab.spec.probe import probe_of
 
-app = typer.Typer(rich_markup_mode="rich")
-add_verb(app, "probes", probes_verb, "")
 
-
-def told(*words: str) -> str:
-    done = CliRunner(env={"COLUMNS": "160"}).invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
-def test_layers_parameters_and_selectors_are_listed_by_the_names_of_the_layer_record() -> None:
-    shown = told("mnist-cnn", "--batch-size", "4")
+def test_layers_parameters_and_selectors_are_listed_by_the_names_of_the_layer_record(
+    trainlab: Verb,
+) -> None:
+    shown = trainlab("probes", "mnist-cnn", "--batch-size", "4").stdout
     assert re.search(r"relu/2 +type=relu +4x64x24x24 +activation, .*grad_input, local_grad", shown)
     assert re.search(r"fc1.weight +128x9216 +weight, grad, update", shown)
     assert "trainlab run mnist-cnn --probe 'relu:grad_input:sq_sum@epoch'" in shown
 
 
-def test_json_tells_what_a_program_needs(tiny_file: Path) -> None:
-    rows = json.loads(told(f"{tiny_file}:tiny", "--json", "--model", "hidden=5"))
+def test_json_tells_what_a_program_needs(trainlab: Verb, tiny_file: Path) -> None:
+    words = ["probes", f"{tiny_file}:tiny", "--json", "--model", "hidden=5"]
+    rows = json.loads(trainlab(*words).stdout)
     assert [row["name"] for row in rows] == [
         *("Sequential", "0", "1", "2", "cross_entropy"),
         *("0.weight", "0.bias", "2.weight", "2.bias"),
@@ -50,12 +41,6 @@ def test_json_tells_what_a_program_needs(tiny_file: Path) -> None:
         "selectors": ["1", "type=ReLU"],
     }
     assert "grad_input" not in rows[1]["quantities"], "it takes the batch itself"
-
-
-def test_a_mistake_is_one_line(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["mnist-cn"])
-    assert done.exit_code == 2
-    assert "did you mean mnist-cnn?" in done.output
 
 
 def test_selectors_can_be_checked_before_anything_runs(

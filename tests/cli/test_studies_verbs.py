@@ -99,9 +99,8 @@ def state(trial: Trial) -> str:
 def test_show_tells_of_an_unfinished_run_without_importing_torch(tmp_path: Path) -> None:
     Fabricated(state=state).write(tmp_path / "r", made_study(vary={"lr": (0.1, 0.2)}, seeds=4))
     script = (
-        "import sys; from trainlab.cli import build\n"
-        "try: build(['show', 'r'])(['show', 'r'])\n"
-        "except SystemExit as end: print('code', end.code, 'torch' in sys.modules)"
+        "import sys; from trainlab.cli import call\n"
+        "print('code', call(['show', 'r']), 'torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True

@@ -22,10 +22,9 @@ from pages import (
 )
 from reader import folder_of_a_reader
 from small import NOT_RUN
-from typer.main import get_command
 
 from torchless import Torchless
-from trainlab.cli import VERBS, build
+from trainlab.cli import VERBS, verb_called
 
 ALL_COMMANDS = [command for page in PAGES for block in blocks(page) for command in commands(block)]
 BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -41,12 +40,12 @@ OPTIONS_OF_OTHERS = {
 @cache
 def options_of(verb: str) -> frozenset[str]:
     """Every option that a verb takes, or those of its own verbs."""
-    group = get_command(build([verb]))
-    command = group.get_command(None, verb)  # type: ignore[attr-defined, arg-type]
-    inner = getattr(command, "commands", {"": command}).values()
-    names = {name for one in inner for option in one.params for name in option.opts}
-    negative = {name for one in inner for option in one.params for name in option.secondary_opts}
-    return frozenset({*names, *negative, "--help", "--help-all", "--lang"})
+    found = verb_called(verb)
+    options = [
+        one for kind in getattr(found, "values", lambda: [found])() for one in kind.options()
+    ]
+    names = {name for one in options for name in (*one.names, one.negative)}
+    return frozenset({*names, "--help", "--help-all"})
 
 
 def unknown_options(words: list[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from diagnosed_runs import record_of
 from trainlab.analysis.document import Statements, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of
-from trainlab.cli.script_verbs import print_diagnosis
+from trainlab.cli.run_summary import print_diagnosis
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import LimitRow, TriedRow
 from trainlab.report.contents import report_of

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from rich_run import rich_run, rich_study, row
 
-from command import Verb
+from command import Verb, called
 from diagnosed_runs import diagnosed
-from trainlab.cli import build
 from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.record.files import read_json, write_json
 
@@ -30,9 +29,7 @@ def check_damaged(folder: Path, num_files: int, seed: int) -> None:
         sound = path.read_bytes()
         path.write_bytes(draw.choice(damages(sound, draw)))
         words = draw.choice(verbs)
-        with pytest.raises(SystemExit) as ended:
-            build(words)(words)
-        assert ended.value.code in (0, 2), path
+        assert called(*words).code in (0, 2), path
         path.write_bytes(sound)
 
 

@@ -4,13 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 from rich_run import rich_run
-from typer.testing import CliRunner, Result
 
+from command import called
 from trainlab.analysis.evidence import gather
-from trainlab.cli.application import add_verb
-from trainlab.cli.hand_in_verbs import check as check_verb
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.handed_in import check_report, origin_in
 from trainlab.report.lab_report import HandIn
@@ -32,12 +29,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     for lang in LANGUAGES:
         write_report(gather(folder), folder.path / lang, FORMATS, lang, STUDENT)
     return folder
-
-
-def check(*words: str | Path) -> Result:
-    app = typer.Typer()
-    add_verb(app, "check", check_verb, "")
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -63,11 +54,11 @@ def test_a_changed_number_is_found_and_shown_beside_the_true_one(
     true = re.search(r"9[0-5]\.\d\d", results)[0]  # type: ignore[index]
     path = tmp_path / f"report.{name}"
     path.write_text(before + found + results.replace(true, "99.98", 1))
-    done = check(path, "--run", run.path)
-    assert done.exit_code == 1
-    assert "NOT what the run gives" in done.output
-    reported = next(line for line in done.output.splitlines() if "in the report:" in line)
-    expected = next(line for line in done.output.splitlines() if "from the run:" in line)
+    done = called("check", path, "--run", run.path)
+    assert done.code == 1
+    assert "NOT what the run gives" in done.stdout
+    reported = next(line for line in done.stdout.splitlines() if "in the report:" in line)
+    expected = next(line for line in done.stdout.splitlines() if "from the run:" in line)
     assert reported.partition(":")[2].strip() != expected.partition(":")[2].strip()
     if name == "md":
         assert "99.98" in reported
@@ -93,9 +84,9 @@ def test_a_report_of_another_run_is_not_this_ones(
     verdict = check_report(run.path / "en" / f"report.{name}", gather(other))
     assert not verdict.has_same_records
     assert not verdict.is_the_runs
-    done = check(run.path / "en" / f"report.{name}", "--run", other.path, "--lang", "zh")
-    assert done.exit_code == 1
-    assert "报告依据的不是这些记录" in done.output
+    done = called("check", run.path / "en" / f"report.{name}", "--run", other.path, "--lang", "zh")
+    assert done.code == 1
+    assert "报告依据的不是这些记录" in done.stdout
 
 
 def test_a_record_changed_after_the_report_was_written_is_found(tmp_path: Path) -> None:
@@ -120,8 +111,8 @@ def test_a_report_that_was_not_made_for_handing_in_can_be_checked_too(
 
 def test_what_is_no_report_or_lies_in_no_run_is_told(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "report.md").write_text("# mine\n")
-    done = check(tmp_path / "report.md")
-    assert done.exit_code == 2
-    done = check(tmp_path / "report.docx", "--run", run.path)
-    assert done.exit_code == 2
+    done = called("check", tmp_path / "report.md")
+    assert done.code == 2
+    done = called("check", tmp_path / "report.docx", "--run", run.path)
+    assert done.code == 2
     assert not check_report(tmp_path / "report.md", gather(run)).is_the_runs

@@ -9,16 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import typer
 from accepted import assert_accepted
 from markdown_it import MarkdownIt
 from rich_run import rich_run, run_data
-from typer.testing import CliRunner
 
+from command import called
 from trainlab import __version__
 from trainlab.analysis.document import Document, OwnText, Paragraph, Section, Statements
-from trainlab.cli.application import add_verb
-from trainlab.cli.hand_in_verbs import report as report_verb
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
@@ -141,18 +138,14 @@ def test_the_conclusion_is_drafted_from_the_answer_until_she_writes_one(
 def test_the_draft_of_notes_gives_each_text_its_place_again(
     folder: RunFolder, tmp_path: Path
 ) -> None:
-    app = typer.Typer()
-    add_verb(app, "report", report_verb, "")
     path = tmp_path / "notes.md"
-    done = CliRunner().invoke(app, [str(folder.path), "--draft", str(path), "--lang", "zh"])
-    assert done.exit_code == 0, done.output
+    assert called("report", folder.path, "--draft", path, "--lang", "zh").code == 0
     hand_in = HandIn("王喆", notes=read_notes(path))
     report = lab_report(folder, "zh", hand_in)
     sentences = answer_sentences(run_data(folder), Words("zh"))
     assert own_texts(part(report, "conclusion")) == sentences
     assert own_texts(part(report, "discussion")) == []
-    again = CliRunner().invoke(app, [str(folder.path), "--draft", str(path)])
-    assert again.exit_code == 2
+    assert called("report", folder.path, "--draft", path).code == 2
     assert read_notes(path) == hand_in.notes
 
 

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from rich_run import rich_run
-from typer.testing import CliRunner
 
+from command import called
 from trainlab.analysis.evidence import gather
-from trainlab.cli.application import add_verb
-from trainlab.cli.hand_in_verbs import report as report_verb
 from trainlab.errors import SpecError
 from trainlab.extras import MissingExtraError, import_extra
 from trainlab.report.writing import check_formats, write_comparison, write_report
@@ -52,14 +49,9 @@ def test_all_formats_are_written_and_told(tmp_path: Path) -> None:
 def test_the_command_tells_where_the_report_is(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     folder = rich_run(tmp_path / "run")
-    app = typer.Typer()
-    add_verb(app, "report", report_verb, "")
-    asked = [str(folder.path), "--format", "html", "--lang", "zh", "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, asked)
-    assert done.exit_code == 0, done.output
-    assert done.output.strip() == str(tmp_path / "out" / "report.html")
-    wrong = CliRunner().invoke(app, [str(folder.path), "--lang", "fr"])
-    assert wrong.exit_code == 2
+    asked = (folder.path, "--format", "html", "--lang", "zh", "--out", tmp_path / "out")
+    assert called("report", *asked).stdout == f"{tmp_path / 'out' / 'report.html'}\n"
+    assert called("report", folder.path, "--lang", "fr").code == 2
 
 
 def test_a_comparison_is_one_file(tmp_path: Path) -> None:

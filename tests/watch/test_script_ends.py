@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from trainlab.cli import build
+from command import called
 from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import script_study
@@ -163,14 +163,12 @@ def test_a_script_that_interrupts_itself_has_failed_and_is_run_once(tmp_path: Pa
 
 @pytest.mark.slow
 def test_of_a_script_that_breaks_it_is_told_when_and_what_was_seen(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     trial, folder = watched("goes_on.py", tmp_path, "--breaks-after", "7")
     assert (trial.state, trial.steps_done, trial.notes) == ("failed", 7, ())
     assert folder.watched.read().num_steps == 7
-    with pytest.raises(SystemExit):
-        build(["show"])(["show", str(tmp_path / "r"), "--json"])
-    found = json.loads(capsys.readouterr().out)["findings"]
+    found = json.loads(called("show", tmp_path / "r", "--json").stdout)["findings"]
     (text,) = [one["sentence"] for one in found if one["kind"] == "script_time"]
     assert text.startswith("The script failed after 7 updates and ")
 

@@ -8,10 +8,10 @@ an error of the user's code, 3 what a gate cannot tell, 130 interrupted.
 import faulthandler
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import Any
 
-if TYPE_CHECKING:
-    import typer
+from trainlab.language import split_language, spoken_language
 
 SUMMARY = "A lab bench for deep-learning training."
 VERBS = {
@@ -46,55 +46,32 @@ HOMES = {
     **dict.fromkeys(("report", "export", "check", "verify"), "hand_in_verbs"),
     **dict.fromkeys(("env", "data", "init", "board"), "machine_verbs"),
 }
-"""The module that has a verb, as a function of its name or a table of functions."""
+"""The module that has a verb."""
 
 
-def build(arguments: Sequence[str]) -> "typer.Typer":
-    """The application: the verb that is called with its options, the others only by name and help text."""
-    from trainlab.cli.application import application
+def verb_called(name: str) -> Any:
+    """Its class, or a table of verbs of its own; imports its module."""
+    return getattr(import_module(f"trainlab.cli.{HOMES[name]}"), f"{name.title()}Verb")
 
-    return application(arguments, SUMMARY, VERBS, HOMES)
+
+def call(words: Sequence[str]) -> int:
+    """Runs one command line; its exit code, which may also come as a SystemExit."""
+    lang, others = split_language(words)
+    if others not in ([], ["--help"]):
+        from trainlab.cli.application import run_command
+
+        return run_command(words, VERBS, verb_called)
+    from trainlab.cli.help_pages import verbs_page
+
+    sys.stdout.write(verbs_page("trainlab", SUMMARY, VERBS, spoken_language(lang)))
+    return 0 if others else 2
 
 
 def main() -> None:
     """Entry point of the `trainlab` command."""
-    from trainlab.cli.output import Output
-    from trainlab.errors import OutputError
-    from trainlab.language import split_language
     from trainlab.machine.processes import open_closed_streams, outlast_terminal
 
     open_closed_streams()
     faulthandler.enable(2)  # a crash of the user's code says where it was
     outlast_terminal()
-    lang, words = split_language(sys.argv[1:])
-    sys.stdout = Output(sys.stdout)
-    try:
-        if words in ([], ["--help"]):
-            sys.stdout.write(overview(lang))
-            sys.exit(0 if words else 2)
-        try:
-            build(sys.argv[1:])()
-        finally:
-            sys.stdout.flush()
-    except OutputError as error:
-        sys.stderr.write(f"trainlab: {error}\n")
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)
-
-
-def overview(lang: str | None = None) -> str:
-    """The help of `trainlab` itself, in the language asked for or that of the environment."""
-    from trainlab.cli.help_pages import OF_A_VERB, Texts, help_page
-    from trainlab.language import spoken_language
-
-    texts = Texts(spoken_language(lang))
-    groups = {
-        texts("Verbs"): [(name, texts(meaning)) for name, meaning in VERBS.items()],
-        texts("Options"): [
-            ("--version", texts("Print the version and exit.")),
-            ("--help", texts("Show this page and exit.")),
-        ],
-    }
-    usage = texts.usage("trainlab VERB [OPTIONS]")
-    return help_page(usage, texts(SUMMARY), groups, texts(OF_A_VERB, path="trainlab"))
+    sys.exit(call(sys.argv[1:]))

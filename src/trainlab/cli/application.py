@@ -1,305 +1,189 @@
-"""The application as typer has it, and what a user sees of a mistake: one line and an exit code."""
+"""One command line: its verb is found, checked and called; a mistake is one line and an exit code."""
 
-import importlib
 import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
 
 from trainlab import __version__
-from trainlab.cli.help_pages import HELP_ALL, YES_NO, verb_page, verbs_page
+from trainlab.cli.help_pages import HELP_ALL, Option, verb_page, verbs_page
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.language import split_language, spoken_language
 
 if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
-    from trainlab.workloads.user_code import UserMistake
 
 YES_NO_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
 MOST_MISTAKES = 3
 """Of the user's code that are shown; the trials' records have them all."""
 
 
-def application(
-    arguments: Sequence[str], summary: str, verbs: Mapping[str, str], homes: Mapping[str, str]
-) -> typer.Typer:
-    """All verbs, of which only the one that is called has its options."""
-    app = typer.Typer(
-        name="trainlab",
-        cls=Verbs,
-        help=summary,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    app.callback()(_root)
-    called = next((word for word in arguments if not word.startswith("-")), None)
-    for name, meaning in verbs.items():
-        if name != called:
-            app.command(name, help=meaning)(_not_called)
-            continue
-        offered = getattr(importlib.import_module(f"trainlab.cli.{homes[name]}"), name)
-        if isinstance(offered, Mapping):
-            group = typer.Typer(no_args_is_help=True)
-            for inner, function in offered.items():
-                add_verb(group, inner, function, (inspect.getdoc(function) or "").splitlines()[0])
-            app.add_typer(group, cls=Verbs, name=name, help=meaning)
-        else:
-            add_verb(app, name, offered, meaning)
-    return app
+def run_command(words: Sequence[str], verbs: Mapping[str, str], find: Callable[[str], Any]) -> int:
+    """Runs a command line with these verbs, of which `find` gives one by name; its exit code."""
+    lang = spoken_language(split_language(words)[0])
+    try:
+        _call(list(words), verbs, find, lang)
+    except KeyboardInterrupt:
+        tell("interrupted", lang)
+        return 130
+    except Exception as error:  # noqa: BLE001  the user's code, or a defect of ours: shown whole
+        return _tell_error(error, lang)
+    return 0
 
 
-def add_verb(app: typer.Typer, name: str, function: Any, meaning: str) -> None:
-    """Adds a verb with its options and examples."""
-    from trainlab.cli.options import parameters_of
-
-    parameters = list(parameters_of(function))
-    passes_on = any(one.name == "arguments" for one in parameters)  # options may be a script's own
-    lines = (inspect.getdoc(function) or "").splitlines()
-    decorate = app.command(
-        name,
-        cls=Verb,
-        help=meaning,
-        epilog="\n".join(line for line in lines if line.startswith("trainlab ")),
-        context_settings={"ignore_unknown_options": passes_on},
-    )
-    call = guarded(function)
-    vars(call)["__signature__"] = inspect.Signature(parameters)
-    decorate(call)
-
-
-def _not_called() -> None:
-    raise AssertionError("a verb that was not called has no body")
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        sys.stdout.write(f"trainlab {__version__}\n")
-        raise typer.Exit
-
-
-def _root(
-    version: bool = typer.Option(
-        False,
-        "--version",
-        is_eager=True,
-        callback=_print_version,
-        help="Print the version and exit.",
-    ),
+def _call(
+    words: list[str], verbs: Mapping[str, str], find: Callable[[str], Any], lang: str
 ) -> None:
-    pass
+    """SystemExit with the verb's code where that is not 0."""
+    name, *words = words
+    if name == "--version":
+        sys.stdout.write(f"trainlab {__version__}\n")
+        return
+    _check_verb(name, verbs)
+    path, meaning, verb = name, verbs[name], find(name)
+    if isinstance(verb, Mapping):  # it has verbs of its own
+        meanings = {own: (one.__doc__ or "").partition("\n")[0] for own, one in verb.items()}
+        if words[:1] in ([], ["--help"]):
+            sys.stdout.write(verbs_page(f"trainlab {path}", meaning, meanings, lang))
+            raise SystemExit(0 if words else 2)
+        own, *words = words
+        _check_verb(own, verb)
+        path, meaning, verb = f"{path} {own}", meanings[own], verb[own]
+    options = list(verb.options())
+    before = list(takewhile(lambda word: word != "--", words))
+    if "--help" in before or HELP_ALL in before:
+        lines = (inspect.getdoc(verb) or "").splitlines()
+        examples = [line for line in lines if line.startswith("trainlab ")]
+        everything = HELP_ALL in before
+        page = verb_page(
+            f"trainlab {path}", meaning, options, examples, lang, everything=everything
+        )
+        sys.stdout.write(page)
+    else:
+        verb.of(_texts(path, options, words, passes_on=verb.passes_on))()
 
 
-class Verb(TyperCommand):
-    """A verb, whose flags show no type in the help and need no value."""
+def _check_verb(name: str, verbs: Mapping[str, Any]) -> None:
+    from trainlab.spec.base import name_hint
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._lang = "en"
-        self._yes_no = [option.opts[0] for option in self.params if option.metavar == YES_NO]
-        for option in self.params:
-            if option.metavar == YES_NO:
-                option.metavar, option.secondary_opts = "", [_negative(option.opts[0])]
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        self._lang = spoken_language(split_language(args)[0])
-        if HELP_ALL in args:
-            sys.stdout.write(verb_page(self, ctx, self._lang, everything=True))
-            ctx.exit()
-        ctx.allow_extra_args = True  # ours is the better line
-        super().parse_args(ctx, list(_with_values(args, self._yes_no)))
-        if ctx.args:
-            path, extra = ctx.command_path.partition(" ")[2], " ".join(ctx.args)
-            rule = "one word too many; options begin with --"
-            raise SpecError([f"{path}: got {extra!r}, {rule}; {_see(path)}"])
-        return list(ctx.args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(verb_page(self, ctx, self._lang, everything=False))
+    if name not in verbs:
+        kind = "option" if name.startswith("-") else "verb"
+        hint = name_hint(name, verbs, f"there are {', '.join(verbs)}")
+        raise SpecError([f"{name}: no such {kind}; {hint}"])
 
 
-class Verbs(TyperGroup):
-    """The application, or a verb with verbs of its own."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(verbs_page(self, ctx, spoken_language(None)))
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if self.get_command(ctx, args[0]) is None:
-            from trainlab.spec.base import name_hint
-
-            verbs = list(self.list_commands(ctx))
-            hint = name_hint(args[0], verbs, f"there are {', '.join(verbs)}")
-            raise SpecError([f"{args[0]}: no such verb; {hint}"])
-        return super().resolve_command(ctx, args)
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        *others: Any,
-        **extra: Any,
-    ) -> Any:
-        """Exits with the code of the verb; 2, after one line, where the command line is not understood."""
-        words = list(sys.argv[1:] if args is None else args)
-        lang = split_language(words)[0]
-        try:
-            code = super().main(
-                words, prog_name or "trainlab", *others, **{**extra, "standalone_mode": False}
-            )
-        except SpecError as error:
-            tell(str(error), lang)
-            sys.exit(2)
-        except Exception as error:
-            if not hasattr(error, "format_message"):
-                raise
-            if line := usage_line(error, words):
-                tell(line, lang)
-            else:  # nothing is wrong: a verb that needs a word shows its help
-                sys.stderr.write(error.format_message() + "\n")
-            sys.exit(2)
-        sys.exit(code if isinstance(code, int) else 0)
+def _texts(
+    path: str, options: Sequence[Option], words: Sequence[str], *, passes_on: bool
+) -> dict[str, Any]:
+    """What a command line gives for each option, by its key. click only splits the words; what a value must
+    be is its field's to say. `passes_on`: options that are not known stay where they are."""
+    settings = {"ignore_unknown_options": passes_on, "allow_extra_args": True}
+    command = click.Command(
+        path, settings, params=[_parameter(one) for one in options], add_help_option=False
+    )
+    see = f"see `trainlab {path} --help`"
+    try:
+        context = command.make_context(path, list(_with_values(words, options)))
+    except click.NoSuchOption as error:
+        raise SpecError([_no_such_option(error.option_name, words, options, see)]) from None
+    except click.BadOptionUsage as error:
+        name = error.option_name
+        if any(one.kind == "flag" and name in one.names for one in options):
+            raise SpecError([f"{name}: takes no value; write {name} alone"]) from None
+        raise SpecError([f"{name}: got no value, needs one; {see}"]) from None
+    if context.args:
+        rule = "one word too many; options begin with --"
+        raise SpecError([f"{path}: got {' '.join(context.args)!r}, {rule}; {see}"])
+    for one in options:
+        if one.is_required and context.params[one.key] in (None, ()):
+            name = " ".join([*one.names[:1], one.metavar])
+            raise SpecError([f"{path}: {name}: is required; {see}"])
+    return context.params
 
 
-def usage_line(error: Any, words: Sequence[str]) -> str:
-    """What typer found wrong with the words of a command line: where, what, the rule, the remedy."""
-    context = getattr(error, "ctx", None)
-    first = next((word for word in words if not word.startswith("-")), "")
-    path = first if context is None else context.command_path.partition(" ")[2]
-    option, parameter = getattr(error, "option_name", None), getattr(error, "param", None)
-    if hasattr(error, "possibilities"):
-        return _no_such_option(str(option), words, context, _see(path))
-    if option is not None and any(word.startswith(f"{option}=") for word in words):
-        return f"{option}: takes no value; write {option} alone"
-    if option is not None:
-        return f"{option}: got no value, needs one; {_see(path)}"
-    if parameter is not None:  # every value is a text, so that it can only be missing
-        option = next((opt for opt in parameter.opts if opt.startswith("--")), "")
-        value = parameter.metavar or parameter.name.upper()
-        return f"{path}: {f'{option} {value}' if option else value}: is required; {_see(path)}"
-    return ""
+def _parameter(option: Option) -> click.Parameter:
+    is_flag, takes_many = option.kind == "flag", option.kind == "texts"
+    if not option.names:
+        number = -1 if takes_many else 1
+        return click.Argument([option.key], nargs=number, required=False, default=None)
+    name, *short = option.names
+    names = [option.key, f"{name}/{option.negative}" if is_flag else name, *short]
+    return click.Option(names, is_flag=is_flag, multiple=takes_many, default=None)
 
 
-def _see(path: str) -> str:
-    return f"see `{' '.join(['trainlab', *path.split(), '--help'])}`"
-
-
-def _no_such_option(option: str, words: Sequence[str], context: Any, see: str) -> str:
-    from trainlab.spec import TrainSpec
-    from trainlab.spec.base import name_hint, other_names
-
-    parameters = [] if context is None else context.command.get_params(context)
-    known = [n for one in parameters for n in (*one.opts, *one.secondary_opts)] + [HELP_ALL]
-    typed = next((word.partition("=")[0] for word in words if word.startswith(option)), option)
-    others = {
-        f"--{other}": f"--{name.replace('_', '-')}"
-        for other, name in other_names(TrainSpec).items()
-        if f"--{name.replace('_', '-')}" in known
-    }
-    hint = name_hint("--" + typed.lstrip("-"), known, see, others)
-    return f"{typed}: no such option; {hint}"
-
-
-def _with_values(args: Sequence[str], yes_no: Sequence[str]) -> Iterator[str]:
+def _with_values(words: Sequence[str], options: Sequence[Option]) -> Iterator[str]:
     """`--x` as `--x=true` and `--no-x` as `--x=false`; a value that follows stays its value."""
-    negatives = {_negative(option): option for option in yes_no}
-    for word, following in zip_longest(args, args[1:], fillvalue=""):
+    negatives = {one.negative: one.names[0] for one in options if one.kind == "yes-no"}
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         is_value = all(part.strip().lower() in YES_NO_WORDS for part in following.split(","))
         if word in negatives:
             yield f"{negatives[word]}=false"
         else:
-            yield f"{word}=true" if word in yes_no and not is_value else word
+            yield f"{word}=true" if word in negatives.values() and not is_value else word
 
 
-def _negative(option: str) -> str:
-    return f"--no-{option.removeprefix('--')}"
+def _no_such_option(name: str, words: Sequence[str], options: Sequence[Option], see: str) -> str:
+    from trainlab.spec import TrainSpec
+    from trainlab.spec.base import name_hint, option_of, other_names
+
+    known = [name for one in options for name in (*one.names, one.negative) if name]
+    typed = next((word.partition("=")[0] for word in words if word.startswith(name)), name)
+    others = {f"--{other}": option_of(TrainSpec, n) for other, n in other_names(TrainSpec).items()}
+    others = {other: option for other, option in others.items() if option in known}
+    hint = name_hint("--" + typed.lstrip("-"), [*known, HELP_ALL, "--help"], see, others)
+    return f"{typed}: no such option; {hint}"
 
 
-def tell(line: str, lang: str | None) -> None:
-    """An error line, in the language asked for."""
-    from trainlab.spec.base import plain
-
-    if (spoken := spoken_language(lang)) != "en":
-        from trainlab.words.error_lines import error_line
-
-        line = error_line(line, spoken)
-    sys.stderr.write(f"trainlab: {plain(line)}\n")
-
-
-def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """The verb, called with the words of the command line, and its errors reported: the user's mistakes in
-    a line each, ours with a traceback."""
-
-    def call(**words: Any) -> None:
-        from trainlab.cli.options import values_of
-
-        lang = words.get("lang")
-        try:
-            function(**values_of(function, words))
-        except TrainlabError as error:
-            _tell_mistake(error, lang)
-            for line in str(error).splitlines():
-                tell(line, lang)
-            _tell_hint(str(error), lang)
-            raise typer.Exit(2) from None
-        except KeyboardInterrupt:
-            tell("interrupted", lang)
-            raise typer.Exit(130) from None
-        except typer.Exit:
-            raise
-        except Exception as error:  # noqa: BLE001  the user's code, or a defect of ours: shown whole
-            if (mistake := _tell_mistake(error, lang)) is not None:
-                tell(str(mistake), lang)
-                _tell_hint(mistake.message, lang)
-                raise typer.Exit(2) from None
-            traceback.print_exc()
-            tell("this is a defect of trainlab; please report the above", lang)
-            raise typer.Exit(1) from None
-
-    return call
-
-
-def _tell_mistake(error: BaseException, lang: str | None) -> "UserMistake | None":
-    """Shows where in the user's code an error came from, if it did."""
+def _tell_error(error: Exception, lang: str) -> int:
+    """Shows the user's mistakes in a line each, ours with a traceback; the exit code."""
     from trainlab.record.trial_record import OF_RULES
     from trainlab.workloads.user_code import mistake_in
 
     mistake = mistake_in(error)
-    if mistake is not None and mistake.trace and mistake.kind not in OF_RULES:
-        _show_trace(mistake.trace, lang)
-    return mistake
+    trace = "" if mistake is None or mistake.kind in OF_RULES else mistake.trace
+    if isinstance(error, TrainlabError):
+        _tell_mistake(str(error), str(error), trace, lang)
+        return 2
+    if mistake is not None:
+        _tell_mistake(str(mistake), mistake.message, trace, lang)
+        return 2
+    traceback.print_exception(error)
+    tell("this is a defect of trainlab; please report the above", lang)
+    return 1
 
 
-def _show_trace(trace: str, lang: str | None) -> None:
+def exit_for_failures(evidence: "Evidence", lang: str) -> None:
+    """The same for every verb that runs trials: exit code 2 where the user's code failed, after what it
+    raised; 1 where a trial failed otherwise."""
+    failed = [trial.error for trial in evidence.trials if trial.state == "failed"]
+    mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
+    for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
+        _tell_mistake(mistake, error.message, error.own_traceback, lang)
+    if failed:
+        raise SystemExit(2 if mistakes else 1)
+
+
+def _tell_mistake(lines: str, message: str, trace: str, lang: str) -> None:
+    """Where in the user's code an error came from, what is wrong, and a hint for what the error says."""
     from trainlab.spec.base import plain
-
-    tell("in your code, most recent call last:", lang)
-    for line in trace.splitlines():
-        sys.stderr.write(f"{plain(line)}\n")
-
-
-def _tell_hint(message: str, lang: str | None) -> None:
     from trainlab.workloads.user_code import hint_for
 
+    if trace:
+        tell("in your code, most recent call last:", lang)
+        sys.stderr.write(f"{plain(trace.rstrip())}\n")
+    for line in lines.splitlines():
+        tell(line, lang)
     if (hint := hint_for(message)) is not None and hint not in message:
         tell(hint, lang)
 
 
-def exit_for_failures(evidence: "Evidence", lang: str | None = None) -> None:
-    """The same for every verb that runs trials: exit code 2 where the user's code failed, after what it
-    raised; 1 where a trial failed otherwise."""
-    failed = [trial.error for trial in evidence.trials if trial.state == "failed"]
-    if not failed:
-        return
-    mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
-    for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
-        if error.own_traceback:
-            _show_trace(error.own_traceback, lang)
-        tell(mistake, lang)
-        _tell_hint(error.message, lang)
-    raise typer.Exit(2 if mistakes else 1)
+def tell(line: str, lang: str) -> None:
+    """An error line, in the language that is spoken."""
+    from trainlab.spec.base import plain
+    from trainlab.words.error_lines import error_line
+
+    sys.stderr.write(f"trainlab: {plain(error_line(line, lang))}\n")

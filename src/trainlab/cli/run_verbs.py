@@ -3,268 +3,302 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from rich.console import Console
 
 from trainlab.cli.application import exit_for_failures
 from trainlab.cli.live_progress import ConsoleWatcher
-from trainlab.cli.options import Cost, Count, ProfileCost, Settings
-from trainlab.cli.output import output_for_programs, print_json, say, words_in
-from trainlab.cli.parsing import Asked, placed, question_of, requested_seeds, seconds_of
+from trainlab.cli.options import Cost, Count, ProfileCost, Seconds, Settings, Verb, option, word
+from trainlab.cli.output import output_for_programs, print_json, say
+from trainlab.cli.parsing import question_of
 from trainlab.cli.plan_text import plan_json, print_plan
 from trainlab.errors import SpecError
-from trainlab.execute.jobs import jobs_of
+from trainlab.execute.jobs import EXECUTORS, jobs_of
 from trainlab.lab import Run, drive, open_run, planned, resume_run
+from trainlab.lab.driving import Outcome
 from trainlab.record.run_folder import RunFolder
 from trainlab.resolve import asks_each_device
+from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
 from trainlab.spec.study import cost_margins
-from trainlab.words import Words
 
 PATIENCE_S = 30.0
 """How long a driver may take to close its records."""
 POLL_S = 0.1
-Sort = Literal["self", "total", "calls", "memory"]
 
 
-def run(
-    what: str,
-    *,
-    settings: Settings,
-    seeds: Count | None = None,
-    vary: list[str] | None = None,
-    design: str | None = None,
-    seed: str | None = None,
-    until_decided: bool | None = None,
-    max_seeds: Annotated[int | None, Field(ge=2)] = None,
-    out: Path | None = None,
-    tensorboard: bool | None = None,
-    save_model: bool | None = None,
-    profile: bool | None = None,
-    probe: list[str] | None = None,
-    budget: str | None = None,
-    trial_timeout: str | None = None,
-    on: str = "local",
-    slurm: str | None = None,
-    jobs: str = "auto",
-    yes: bool = False,
-    dry_run: bool = False,
-    report: bool = True,
-    lang: str | None = None,
-    quiet: bool = False,
-    as_json: bool = False,
-    cost: Cost,
-) -> None:
+class Driving(Verb):
+    """What verbs that run trials have in common."""
+
+    as_json: bool = option("", "output", False, names="--json")
+    """Print one JSON summary on stdout and nothing else."""
+
+    def watcher(self, *, quiet: bool = False) -> ConsoleWatcher:
+        """Shows progress."""
+        return ConsoleWatcher(Console(stderr=True, quiet=quiet), self.words)
+
+
+class Placed(Driving):
+    """Those that say where a new run goes."""
+
+    out: Path | None = option("DIR", "output", shown="runs/NAME-TIME")
+    """The run folder."""
+    trial_timeout: Seconds | None = option("TIME", "what+")
+    """A trial that takes longer, as 10m or 2h, fails; the others go on."""
+    on: str = option(
+        "WHERE", "what+", "local", meaning=f"Where trials run: {', '.join(EXECUTORS)}."
+    )
+    slurm: str | None = option("NAME=VALUE", "what+")
+    """With --on slurm: options of sbatch, as partition=gpu,time=30,gpus=1."""
+
+    def placed(self) -> dict[str, Any]:
+        """What `drive` is told of it."""
+        if self.slurm and self.on != "slurm":
+            raise SpecError([f"--slurm: is for --on slurm, but --on is {self.on}; leave it out"])
+        on = f"slurm:{self.slurm}" if self.slurm else self.on
+        return {"out": self.out, "on": on, "trial_timeout_s": self.trial_timeout}
+
+
+class Reported(Driving):
+    """Those that end with a summary and a report."""
+
+    report: bool = option("", "output", True, shown="written")
+    """At the end of a study, write report/report.html."""
+    quiet: bool = option("", "output", False, names="--quiet -q")
+    """No progress; print only the run folder."""
+
+    def show(self, outcome: Outcome) -> None:
+        """Prints what a run came to; who interrupts it does not wait for its report."""
+        from trainlab.cli.run_summary import show_outcome
+
+        report = self.report and not outcome.was_interrupted
+        shown = {"as_json": self.as_json, "quiet": self.quiet, "report": report}
+        show_outcome(outcome.run, self.words, **shown)
+        exit_for_failures(outcome.complete_run().evidence(), self.words.lang)
+
+
+class Studying(Placed, Reported):
+    """What run and watch have in common."""
+
+    design: str | None = option("DESIGN", "what+")
+    """grid, or one-at-a-time around the base."""
+    budget: Seconds | None = option("TIME", "what+")
+    """Stop after this long, as 10m or 2h; what runs then is interrupted."""
+    jobs: str = option("COUNT", "what+", "auto")
+    """Learn trials side by side, each in a process of its own; auto: one per vCPU, of one thread each, on
+    the CPU and one on a GPU."""
+    yes: bool = option("", "what+", False)
+    """Allow a study of more than 500 trials."""
+    dry_run: bool = option("", "output", False)
+    """Show the plan and run nothing."""
+
+    def placed(self) -> dict[str, Any]:
+        """With the jobs and the budget."""
+        return {**super().placed(), "jobs": jobs_of(self.jobs), "budget_s": self.budget}
+
+    def show_plan(self, study: Study, *, each_device: bool) -> None:
+        """What would be run."""
+        if self.as_json:
+            print_json(plan_json(study))
+        else:
+            print_plan(Console(quiet=self.quiet), study, self.words, each_device=each_device)
+
+
+class RunVerb(Studying):
     """A workload, a built-in study or a study file; records everything and says what follows.
-
-    what WORKLOAD|STUDY @what: A workload (see `trainlab workloads`), FILE.py:NAME, a study (see `trainlab
-      studies`) or a study file (.toml).
-    seeds COUNT @settings: How many seeds: 1 to COUNT.
-    vary NAME=LEVELS @settings: A factor and its levels, as lr=0.01,0.001; again for more. A list given to
-      any setting does the same.
-    seed SEEDS @what+: The seeds themselves, as 1 or 1,2,3.
-    until_decided @what+: Add seeds until every comparison is decided; the error rate holds over all looks.
-    max_seeds COUNT @what+: The most seeds for --until-decided.
-    tensorboard @output+: Write TensorBoard event files.
-    save_model @output+: Keep the trained weights (checkpoint/model.pt).
-    profile @measuring: Also measure what a step costs, untrained and trained.
-    probe PROBE @measuring: Watch inside the network: LAYER:QUANTITY:REDUCER, as relu:grad_input:sq_sum;
-      again for more. See `trainlab probes WORKLOAD`.
 
     trainlab run mnist-lab
     trainlab run mnist-cnn --epochs 1 --batch-size 64 --seed 1
     trainlab run fashion-mlp --lr 0.01,0.001 --optimizer adam,sgd --seeds 8
     """
-    from trainlab.cli.run_summary import show_outcome
 
-    words, budget_s = words_in(lang), seconds_of(budget)
-    asked = question_of(
-        what,
-        settings,
-        vary or (),
-        design=design,
-        seeds=requested_seeds(seed, seeds),
-        until_decided=until_decided,
-        max_seeds=max_seeds,
-        tensorboard=tensorboard,
-        save_model=save_model,
-        probes=tuple(probe_of(text) for text in probe) if probe else None,
-    )
-    on = placed(on, slurm)
-    asked = _with_cost(asked, profile, cost)
-    question, where = asked.question, asked.where
-    if max_seeds is not None and not question.until_decided:
-        raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
-    for_programs = output_for_programs(as_json or quiet)
-    if dry_run:
-        with for_programs, asked.naming_options():
-            study = planned(question, where, out=out, on=on, jobs=jobs_of(jobs), many=yes)
-        if as_json:
-            print_json(plan_json(study))
-        else:
-            each_device = asks_each_device(question)
-            print_plan(Console(quiet=quiet), study, words, each_device=each_device)
-        return
-    with for_programs, asked.naming_options():
-        outcome = drive(
-            question,
-            where,
-            out=out,
-            many=yes,
-            budget_s=budget_s,
-            trial_timeout_s=seconds_of(trial_timeout, "--trial-timeout"),
-            on=on,
-            jobs=jobs_of(jobs),
-            overridden=asked.overridden,
-            watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
+    what: str = word("WORKLOAD|STUDY", "what")
+    """A workload (see `trainlab workloads`), FILE.py:NAME, a study (see `trainlab studies`) or a study file
+    (.toml)."""
+    settings: Settings = {}
+    seeds: Count | None = option("COUNT", "settings")
+    """How many seeds: 1 to COUNT."""
+    vary: list[str] = option("NAME=LEVELS", "settings", [])
+    """A factor and its levels, as lr=0.01,0.001; again for more. A list given to any setting does the
+    same."""
+    seed: str | None = option("SEEDS", "what+")
+    """The seeds themselves, as 1 or 1,2,3."""
+    until_decided: bool | None = option("", "what+")
+    """Add seeds until every comparison is decided; the error rate holds over all looks."""
+    max_seeds: Annotated[int | None, Field(ge=2)] = option("COUNT", "what+")
+    """The most seeds for --until-decided."""
+    tensorboard: bool | None = option("", "output+")
+    """Write TensorBoard event files."""
+    save_model: bool | None = option("", "output+")
+    """Keep the trained weights (checkpoint/model.pt)."""
+    profile: bool | None = option("", "measuring")
+    """Also measure what a step costs, untrained and trained."""
+    probe: list[str] = option("PROBE", "measuring", [])
+    """Watch inside the network: LAYER:QUANTITY:REDUCER, as relu:grad_input:sq_sum; again for more. See
+    `trainlab probes WORKLOAD`."""
+    cost: Cost = {}
+
+    def __call__(self) -> None:
+        asked = question_of(
+            self.what,
+            self.settings,
+            self.vary,
+            profile=self.profile,
+            cost=self.cost,
+            design=self.design,
+            seeds=requested_seeds(self.seed, self.seeds),
+            until_decided=self.until_decided,
+            max_seeds=self.max_seeds,
+            tensorboard=self.tensorboard,
+            save_model=self.save_model,
+            probes=tuple(map(probe_of, self.probe)) or None,
         )
-    # Who interrupts a run does not wait for its report.
-    is_reported = report and not outcome.was_interrupted
-    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=is_reported)
-    exit_for_failures(outcome.complete_run().evidence(), lang)
+        placed, question, where = self.placed(), asked.question, asked.where
+        if self.max_seeds is not None and not question.until_decided:
+            raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
+        with output_for_programs(self.as_json or self.quiet), asked.naming_options():
+            if self.dry_run:
+                few = {name: placed[name] for name in ("out", "on", "jobs")}
+                study = planned(question, where, many=self.yes, **few)
+            else:
+                outcome = drive(
+                    question,
+                    where,
+                    many=self.yes,
+                    overridden=asked.overridden,
+                    watcher=self.watcher(quiet=self.quiet),
+                    **placed,
+                )
+        if self.dry_run:
+            self.show_plan(study, each_device=asks_each_device(question))
+        else:
+            self.show(outcome)
 
 
-def _with_cost(asked: Asked, profile: bool | None, given: dict[str, str]) -> Asked:
-    """The study's measurement of cost, overridden by flags; --profile adds one to a study without, and
-    --no-profile leaves that of a study out."""
-    cost = asked.question.cost
-    if profile is False or (cost is None and not profile):
-        if given:
-            first, remedy = next(iter(given)).replace("_", "-"), "add --profile"
-            if first == "processes":
-                remedy = "add --profile, or train with several processes by --data-parallel"
-            raise SpecError([f"--{first}: is about measuring cost; {remedy}"])
-        return asked.with_cost(None)
-    own = {"weights": "both"} if cost is None else cost.model_dump(exclude_unset=True)
-    return asked.checked_cost(own, given)
+def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | None:
+    """The seeds of --seed or the number of --seeds; None where neither was given."""
+    if seed is not None and seeds is not None:
+        raise SpecError(["--seed and --seeds: give one of them"])
+    if seed is None:
+        return seeds
+    numbers = [part.strip() for part in seed.split(",")]
+    if not all(number.isdecimal() for number in numbers):
+        rule = "must be whole numbers from 0, as in 1 or 1,2,3"
+        raise SpecError([f"--seed: got {seed!r}, {rule}"])
+    if twice := [number for number in numbers if numbers.count(number) > 1]:
+        raise SpecError([f"--seed: got {twice[0]} twice, seeds must differ"])
+    return tuple(map(int, numbers))
 
 
-def profile(
-    workload: str,
-    *,
-    cost: ProfileCost,
-    settings: Settings,
-    out: Path | None = None,
-    top: Count = 10,
-    sort: Sort = "self",
-    classic: bool = False,
-    trial_timeout: str | None = None,
-    on: str = "local",
-    slurm: str | None = None,
-    lang: str | None = None,
-    as_json: bool = False,
-) -> None:
+class ProfileVerb(Placed):
     """What a step costs, measured in fresh processes.
-
-    top COUNT @measuring: How many operators to show.
-    sort self|total|calls|memory @measuring: What ranks operators.
-    classic --classic @measuring: Operators as PyTorch's own seven-column table.
 
     trainlab profile mnist-cnn --batch-size 64
     trainlab profile mnist-cnn --mode inference --batch-size 1,16
     """
-    on = placed(on, slurm)
-    asked = question_of(workload, settings, learn=False)
-    if asked.where != "settings":
-        raise SpecError([f"{workload}: is a study; run it with `trainlab run {workload}`"])
-    asked, words = asked.checked_cost({}, cost), words_in(lang)
-    margins = cost_margins(asked.question.cost)
-    with output_for_programs(as_json), asked.naming_options():
-        outcome = drive(
-            asked.question.model_copy(update={"margins": margins}),
-            "settings",
-            out=out,
-            trial_timeout_s=seconds_of(trial_timeout, "--trial-timeout"),
-            on=on,
-            watcher=ConsoleWatcher(Console(stderr=True), words),
-        )
-    made = outcome.complete_run()
-    _show_profile(made, words, top=top, sort=sort, classic=classic, as_json=as_json)
-    exit_for_failures(made.evidence(), lang)
+
+    workload: str = word("WORKLOAD", "what")
+    """A built-in workload (see `trainlab workloads`) or FILE.py:NAME."""
+    cost: ProfileCost = {}
+    settings: Settings = {}
+    top: Count = option("COUNT", "measuring", 10)
+    """How many operators to show."""
+    sort: Literal["self", "total", "calls", "memory"] = option(
+        "self|total|calls|memory", "measuring", "self"
+    )
+    """What ranks operators."""
+    classic: bool = option("", "measuring", False)
+    """Operators as PyTorch's own seven-column table."""
+
+    def __call__(self) -> None:
+        cost = {"weights": "untrained", **self.cost}
+        asked = question_of(self.workload, self.settings, profile=True, cost=cost, learn=False)
+        if asked.where != "settings":
+            name = self.workload
+            raise SpecError([f"{name}: is a study; run it with `trainlab run {name}`"])
+        margins = cost_margins(asked.question.cost)
+        question = asked.question.model_copy(update={"margins": margins})
+        with output_for_programs(self.as_json), asked.naming_options():
+            outcome = drive(question, asked.where, watcher=self.watcher(), **self.placed())
+        self._show(outcome.complete_run())
+        exit_for_failures(outcome.run.evidence(), self.words.lang)
+
+    def _show(self, run: Run) -> None:
+        from trainlab.analysis.operators import classic_table
+        from trainlab.analysis.overview import data_of
+        from trainlab.cli import run_summary as summary
+
+        evidence, console, words = run.evidence(), Console(), self.words
+        if self.as_json:
+            values = [summary.measurement_json(m, self.sort, self.top) for m in evidence.measured]
+            content = values[0] if len(values) == 1 else {"measurements": values}
+            print_json({"run": str(run.path), **content})
+            summary.print_remarks(Console(stderr=True), evidence, words)
+            return
+        for one in evidence.measured:
+            top = 0 if self.classic else self.top
+            summary.print_measurement(console, evidence.name, one, words, sort=self.sort, top=top)
+            if self.classic and one.operators is not None:
+                sys.stdout.write(classic_table(one.operators, self.top) + "\n")
+        summary.print_results(console, data_of(evidence), words)
+        say(console, words("run_folder", path=run.path))
 
 
-def _show_profile(
-    run: Run, words: Words, *, top: int, sort: Sort, classic: bool, as_json: bool
-) -> None:
-    from trainlab.analysis.operators import classic_table
-    from trainlab.analysis.overview import data_of
-    from trainlab.cli import run_summary as summary
+class ResumeVerb(Reported):
+    """Go on with a run; finished trials are not run again."""
 
-    evidence, console = run.evidence(), Console()
-    if as_json:
-        values = [summary.measurement_json(one, sort, top) for one in evidence.measured]
-        content = values[0] if len(values) == 1 else {"measurements": values}
-        print_json({"run": str(run.path), **content})
-        summary.print_remarks(Console(stderr=True), evidence, words)
-        return
-    for one in evidence.measured:
-        num_shown = 0 if classic else top
-        summary.print_measurement(console, evidence.name, one, words, sort=sort, top=num_shown)
-        if classic and one.operators is not None:
-            sys.stdout.write(classic_table(one.operators, top) + "\n")
-    data = data_of(evidence)
-    summary.print_study(console, data, words)
-    summary.print_data(console, evidence, words)
-    summary.print_answer(console, data, words)
-    say(console, words("run_folder", path=run.path))
+    run: Path = word("RUN")
+    """A run folder."""
+    allow_changed: bool = option("", "", False)
+    """Go on though the workload's file is not what it was."""
+    budget: Seconds | None = option("TIME")
+    """Stop after this long, as 10m or 2h; what runs then is interrupted."""
 
-
-def resume(
-    run: Path,
-    *,
-    allow_changed: bool = False,
-    budget: str | None = None,
-    report: bool = True,
-    lang: str | None = None,
-    quiet: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Go on with a run; finished trials are not run again.
-
-    allow_changed --allow-changed: Go on though the workload's file is not what it was.
-    budget TIME: Stop after this long, as 10m or 2h; what runs then is interrupted.
-    """
-    from trainlab.cli.run_summary import show_outcome
-
-    words = words_in(lang)
-    with output_for_programs(as_json or quiet):
-        outcome = resume_run(
-            run,
-            allow_changed=allow_changed,
-            budget_s=seconds_of(budget),
-            watcher=ConsoleWatcher(Console(stderr=True, quiet=quiet), words),
-        )
-    if outcome.is_diagnosis:
-        from trainlab.cli.script_verbs import show_diagnosis
+    def __call__(self) -> None:
+        with output_for_programs(self.as_json or self.quiet):
+            outcome = resume_run(
+                self.run,
+                allow_changed=self.allow_changed,
+                budget_s=self.budget,
+                watcher=self.watcher(quiet=self.quiet),
+            )
+        if not outcome.is_diagnosis:
+            self.show(outcome)
+            return
+        from trainlab.cli.run_summary import show_diagnosis
 
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
-        show_diagnosis(outcome.run, words, as_json=as_json, quiet=quiet, is_cut_short=is_cut_short)
-        return
-    show_outcome(outcome.run, words, as_json=as_json, quiet=quiet, report=report)
-    exit_for_failures(outcome.complete_run().evidence(), lang)
+        show_diagnosis(
+            outcome.run,
+            self.words,
+            as_json=self.as_json,
+            quiet=self.quiet,
+            is_cut_short=is_cut_short,
+        )
 
 
-def cancel(
-    run: Path,
-    *,
-    lang: str | None = None,
-) -> None:
+class CancelVerb(Verb):
     """Stop a run, wherever it runs, as Ctrl-C would; trials that run are recorded as interrupted."""
-    from trainlab.execute.lease import ask_to_stop, holder_of, leased
-    from trainlab.execute.planned_run import mark_interrupted
 
-    def is_driven(folder: RunFolder) -> bool:
-        driver = holder_of(folder)
-        return driver is not None and not driver.is_dead
+    run: Path = word("RUN")
+    """A run folder."""
 
-    words, folder = words_in(lang), open_run(run)
-    if is_driven(folder):
-        ask_to_stop(folder)
-    deadline_s = time.monotonic() + PATIENCE_S
-    while is_driven(folder) and time.monotonic() < deadline_s:
-        time.sleep(POLL_S)
-    with leased(folder):  # refused where its driver is alive and does not stop
-        mark_interrupted(folder)
-    say(Console(), words("cancelled", path=Path(run)))
+    def __call__(self) -> None:
+        from trainlab.execute.lease import ask_to_stop, holder_of, leased
+        from trainlab.execute.planned_run import mark_interrupted
+
+        def is_driven(folder: RunFolder) -> bool:
+            driver = holder_of(folder)
+            return driver is not None and not driver.is_dead
+
+        folder = open_run(self.run)
+        if is_driven(folder):
+            ask_to_stop(folder)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while is_driven(folder) and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+        with leased(folder):  # refused where its driver is alive and does not stop
+            mark_interrupted(folder)
+        say(Console(), self.words("cancelled", path=self.run))

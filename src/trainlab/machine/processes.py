@@ -15,6 +15,8 @@ from typing import Any, TextIO
 
 import psutil
 
+from trainlab.errors import OutputError
+
 PROC = Path("/proc")
 STATE, STARTED = 0, 19
 """Places in /proc/PID/stat, counted after the name, which may hold spaces."""
@@ -116,9 +118,13 @@ class _LastingFile(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in self._forgiven:
-                raise
-            return memoryview(data).nbytes
+            if error.errno in self._forgiven:
+                return memoryview(data).nbytes
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), self.fileno()
+            )  # said once, not as Python ends too
+            reason = error.strerror or str(error)
+            raise OutputError(f"standard output: cannot be written: {reason}") from None
 
 
 def lasting_stream(stream: TextIO, forgiven: frozenset[int] = GONE | FULL) -> TextIO:
