@@ -21,12 +21,19 @@ def reduction(reducer: str) -> Reduction:
     return made
 
 
+def closed(one: Reduction) -> Tensor:
+    """The period's numbers; the next period starts."""
+    numbers = one.numbers()
+    one.reset()
+    return numbers
+
+
 def value_of(reducer: str, tensors: list[Tensor]) -> object:
     one = reduction(reducer)
     for tensor in tensors:
         one.add(tensor[None])
     count = sum(tensor.numel() for tensor in tensors)
-    return one.read(one.close()[0].tolist(), count, len(tensors))
+    return one.read(closed(one)[0].tolist(), count, len(tensors))
 
 
 def tensors(kind: str) -> list[Tensor]:
@@ -54,7 +61,7 @@ def test_each_trial_gets_its_own_value_in_memory_that_stays_in_place(reducer: st
             for values in given:
                 together.add(values)
             count = sum(values[0].numel() for values in given)
-            for lane, row in enumerate(together.close().tolist()):
+            for lane, row in enumerate(closed(together).tolist()):
                 expected = value_of(reducer, [values[lane] for values in given])
                 found = together.read(row, count, len(given))
                 if isinstance(expected, HistogramRecord):
@@ -110,7 +117,7 @@ def test_numbers_can_be_read_before_a_period_ends() -> None:
     before = together.numbers()
     together.add(torch.ones(LANES, 2))
     assert before.tolist() == [[4.0]] * LANES
-    assert together.close().tolist() == [[6.0]] * LANES
+    assert closed(together).tolist() == [[6.0]] * LANES
     assert together.numbers().tolist() == [[0.0]] * LANES
 
 
@@ -128,4 +135,4 @@ def test_units_must_stay_as_many_as_they_are() -> None:
 def test_what_is_not_a_number_falls_above_the_last_bin() -> None:
     histogram = Histogram(Bins(log=False, low=0, high=1, num=2))
     histogram.add(torch.tensor([[math.nan, math.inf, -math.inf, 0.0, 0.5, 1.0]]))
-    assert histogram.close().tolist() == [[1, 1, 1, 3]]
+    assert closed(histogram).tolist() == [[1, 1, 1, 3]]

@@ -6,18 +6,18 @@ scripted or traced is one call, and so is a compiled function that a module hold
 of ours is in torch's way, so that the compiler compiles the user's code and not what watches it.
 """
 
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Set
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import _SingleLevelFunction
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainlab.data.nesting import tensors_in
 from trainlab.train.callbacks import Phase
@@ -223,23 +223,19 @@ class CallWatch:
         apply = super(_SingleLevelFunction, cls).apply  # type: ignore[misc]
         if self._is_inside_call or not self._is_watching:
             return apply(*args, **kwargs)
-        with self._inside_call():
-            return self._run(cls.__name__, apply, args, kwargs)
+        return self._run(cls.__name__, apply, args, kwargs)
 
     def _run(
         self, type_name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
         """Runs a function as a call. Whether it is wanted or not, what it uses is no call of the user's."""
-        was_inside, self._is_inside_call = self._is_inside_call, True
-        try:
+        with self._inside_call():
             name = self._below_path(type_name)
             ended = self._begun(name, (type_name,), None, "call", (args, kwargs))
             result = function(*args, **kwargs)
             # Writing into a part of a tensor returns nothing, but it is work.
             ended(args[0] if type_name == "setitem" else result)
             return result
-        finally:
-            self._is_inside_call = was_inside
 
     @contextmanager
     def _in_module(self, module: nn.Module, arguments: Any) -> Iterator[Callable[[Any], None]]:
@@ -303,17 +299,16 @@ class CallWatch:
         return f"{self._open[-1]}.{name}" if self._open and self._open[-1] else name
 
 
+@dataclass(eq=False)
 class _FunctionMode(TorchFunctionMode):
-    def __init__(self, function_called: Callable[..., Any]) -> None:
-        super().__init__()
-        self._function_called = function_called
+    function_called: Callable[..., Any]
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if torch.compiler.is_compiling():  # a function that no module holds: nothing of ours in it
             return func(*args, **kwargs or {})
-        return self._function_called(func, args, kwargs or {})
+        return self.function_called(func, args, kwargs or {})
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -327,13 +322,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 def types_of(module: nn.Module) -> tuple[str, ...]:
     """The names of a module's class and of those it derives from, torch's base apart."""
-    class_: type = type(module)  # mypy takes a `type[nn.Module]` for one that cannot be cached
-    return _types_of_class(class_)
-
-
-@lru_cache
-def _types_of_class(class_: type) -> tuple[str, ...]:
-    return tuple(c.__name__ for c in class_.__mro__ if c not in (nn.Module, object))
+    return tuple(c.__name__ for c in type(module).__mro__ if c not in (nn.Module, object))
 
 
 def _is_whole(module: nn.Module) -> bool:
@@ -354,39 +343,34 @@ class DataFlow:
     """The sources of the tensors of one step. Holds no tensor: watching must not cost memory."""
 
     def __init__(self) -> None:
-        self._sources: dict[int, tuple[weakref.ref[Tensor], frozenset[int]]] = {}
-        self._writers: dict[int, int] = {}
+        self._sources: MutableMapping[Tensor, Set[int]] = WeakTensorKeyDictionary()
+        self._writers: dict[int | None, int] = {}
+        """By the memory that a call changed in place, and with it every view of that memory."""
 
-    def set_sources(self, tensors: Iterable[Tensor], sources: Iterable[int]) -> None:
+    def set_sources(self, tensors: Iterable[Tensor], sources: Set[int]) -> None:
         """These tensors come from these calls."""
-        calls = frozenset(sources)
         for tensor in tensors:
-            self._sources[id(tensor)] = (weakref.ref(tensor), calls)
+            self._sources[tensor] = sources
 
     def set_writer(self, tensors: Iterable[Tensor], call: int) -> None:
-        """The call changed these in place, and so every view of their memory."""
+        """The call changed these in place."""
         for tensor in tensors:
-            self.set_sources([tensor], [call])
-            if (storage := storage_id(tensor)) is not None:
-                self._writers[storage] = call
+            self._sources[tensor] = {call}
+            self._writers[storage_id(tensor)] = call
 
     def has_sources(self, tensor: Tensor) -> bool:
-        """Whether the tensor's sources are set; its id alone may be that of a tensor freed since."""
-        entry = self._sources.get(id(tensor))
-        return entry is not None and entry[0]() is tensor
+        """Whether the tensor's sources are set."""
+        return tensor in self._sources
 
     def sources(self, tensors: Iterable[Tensor]) -> set[int]:
         """The calls these came from, or were last changed by; none for constants."""
         calls: set[int] = set()
         for tensor in filter(self.has_sources, tensors):
-            came_from = self._sources[id(tensor)][1]
-            writer = self._writers.get(storage_id(tensor) or 0) if self._writers else None
+            came_from = self._sources[tensor]
+            writer = self._writers.get(storage_id(tensor), BATCH)
             # A writer before the source no longer counts: the source read what it wrote, or the memory
             # was freed in between.
-            if writer is not None and writer > max(came_from, default=BATCH):
-                calls.add(writer)
-            else:
-                calls |= came_from
+            calls |= {writer} if writer > max(came_from, default=BATCH) else came_from
         return calls
 
 
@@ -397,9 +381,7 @@ def constants_of(model: nn.Module) -> frozenset[int]:
 
 def storage_id(tensor: Tensor) -> int | None:
     """Equal for two living tensors if they share memory; None for one without, such as a sparse one."""
-    if not torch._C._has_storage(tensor):
-        return None
-    return int(tensor.untyped_storage()._cdata)
+    return tensor.untyped_storage()._cdata if torch._C._has_storage(tensor) else None
 
 
 def storage_bytes(tensor: Tensor) -> int:
@@ -499,7 +481,7 @@ class CallRecorder(CallListener):
             return None
         inputs = [(tensor, version_of(tensor)) for tensor in tensors_in(arguments)]
         if call.module is self._model:
-            self._flow.set_sources((tensor for tensor, _ in inputs), [BATCH])
+            self._flow.set_sources((tensor for tensor, _ in inputs), {BATCH})
         if call.role == "container":
             return None
         record = Call(call.name, call.types[0], call.kind, self.phase, call.number)
@@ -527,11 +509,11 @@ class CallRecorder(CallListener):
         if self.phase == "loss":
             # Tensors of unknown origin are the targets.
             unknown = (tensor for tensor, _ in inputs if not self._flow.has_sources(tensor))
-            self._flow.set_sources(unknown, [BATCH])
+            self._flow.set_sources(unknown, {BATCH})
         call.inputs = self._flow.sources(tensor for tensor, _ in inputs)
         written = [tensor for tensor, version in inputs if version_of(tensor) != version]
         index = len(self.calls)
-        self._flow.set_sources(outputs, [index])
+        self._flow.set_sources(outputs, {index})
         self._flow.set_writer(written, index)
         self._claim([*outputs, *written], call.backward)
         self.calls.append(call)

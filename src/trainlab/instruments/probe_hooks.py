@@ -27,7 +27,6 @@ from trainlab.instruments.probe_targets import (
     Selector,
     main_tensor,
     no_match,
-    no_parameter,
     parameters_reached,
 )
 from trainlab.record.schema import Note, note
@@ -77,7 +76,7 @@ class ProbedCalls(CallListener):
             self._constants = frozenset(id(tensor) for tensor in program.constants)
         self._opaque = opaque_names(model)
         only_modules = all(
-            not selector.is_glob and _reaches_any(selector, self._modules)
+            not selector.is_glob and any(selector.reaches(*one) for one in self._modules.items())
             for _, selector in self._asked
         )
         self.watch = CallWatch(model, self, sees_functions=not only_modules)
@@ -145,7 +144,7 @@ class ProbedCalls(CallListener):
         return ends
 
     def check(self, *, is_first_step: bool = False, last_chance: bool = False) -> bool:
-        """After a step: whether every selector has been seen to work; SpecError for one that cannot. In the
+        """After a step: whether every selector has been seen to work; SpecError for one that cannot. After the
         first step it must reach a layer, or a call so far; by its last chance it must have fired."""
         has_worked = True
         for spec, selector in self._asked:
@@ -156,31 +155,31 @@ class ProbedCalls(CallListener):
             ]
             if any(channel.fired for channel in channels):
                 continue
+            if not channels and (is_first_step or last_chance):
+                self._check_name(spec, selector, was_never_called=last_chance)
             why = next((channel.why_not for channel in channels if channel.why_not), None)
-            known = {**self._modules, **self._names} if not last_chance else self._modules
-            if (
-                not channels
-                and (is_first_step or last_chance)
-                and not _reaches_any(selector, known)
-            ):
-                names = {**self._modules, **self._names}
-                types = [types[0] for types in names.values() if types]
-                raise no_match(str(spec), selector, names, types, "layer")
-            if last_chance and channels and why is None and self._several.issuperset(channels):
-                continue  # no mistake of who asked: it is noted
-            if last_chance and not channels:
-                rule = "does forward() use it?"
-                if self._opaque:
-                    inside = f"what is inside {', '.join(self._opaque)}, compiled or scripted"
-                    rule = f"{inside}, cannot be seen; probe it as a whole"
-                problem = f"{selector.text!r} was never called while training; {rule}"
-                raise SpecError([f"probe {spec}: {problem}"])
-            if last_chance or why is not None:
+            if channels and (why is not None or last_chance):
+                if why is None and self._several.issuperset(channels):
+                    continue  # no mistake of who asked: it is noted
                 why_text = Words("en")(f"silent_{why or NEVER_ARRIVED}")
                 problem = f"never fired at {channels[0].name}: {why_text}"
                 raise SpecError([f"probe {spec}: {problem}"])
             has_worked = False
         return has_worked
+
+    def _check_name(self, spec: ProbeSpec, selector: Selector, *, was_never_called: bool) -> None:
+        known = {**self._modules, **self._names}
+        named = self._modules if was_never_called else known
+        if not any(selector.reaches(name, types) for name, types in named.items()):
+            types = [types[0] for types in known.values() if types]
+            raise no_match(str(spec), selector, known, types, "layer")
+        if was_never_called:
+            rule = "does forward() use it?"
+            if self._opaque:
+                inside = f"what is inside {', '.join(self._opaque)}, compiled or scripted"
+                rule = f"{inside}, cannot be seen; probe it as a whole"
+            problem = f"{selector.text!r} was never called while training; {rule}"
+            raise SpecError([f"probe {spec}: {problem}"])
 
     def silent(self) -> list[Note]:
         """What did not fire although others that the same selector reaches did."""
@@ -288,11 +287,6 @@ class _Gathered:
         return self._is_done
 
 
-def _reaches_any(selector: Selector, named: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether a selector reaches one of these names with their types."""
-    return any(selector.reaches(name, types) for name, types in named.items())
-
-
 def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
     """Where the gradient of a tensor goes: a node of the graph and the place in it."""
     if not tensor.requires_grad:
@@ -332,11 +326,8 @@ class ProbedParameters:
         # A scripted model has no `get_submodule`.
         modules = dict(model.named_modules(remove_duplicate=False))
         for spec in specs:
-            parameters, missed = parameters_reached(model, spec)
-            if missed:
-                raise no_parameter(model, spec, missed[0])
             self._channels[spec] = []
-            for name, parameter in parameters.items():
+            for name, parameter in parameters_reached(model, spec).items():
                 if parameter.is_complex():
                     problem = "is complex, which cannot be probed; name others"
                     raise SpecError([f"probe {spec}: {name} {problem}"])

@@ -1,7 +1,7 @@
 """Selectors: which layers and parameters a probe reaches, by name, glob or type."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -33,66 +33,48 @@ MOST_NAMES = 40
 MOST_WITH_LIST = 12
 
 
-@dataclass(frozen=True)
 class Selector:
     """One selector: a name or glob, perhaps with the number of a call, or a type."""
 
-    text: str
-
-    @property
-    def is_type(self) -> bool:
-        """Whether it selects by type."""
-        return self.text.startswith("type=")
-
-    @property
-    def pattern(self) -> str:
+    def __init__(self, text: str) -> None:
+        self.text, self.is_type = text, text.startswith("type=")
+        name, _, number = text.rpartition("/")
+        self._number = int(number) if name and number.isdigit() and not self.is_type else None
+        self.pattern = text.removeprefix("type=") if self._number is None else name
         """What names or types are held against."""
-        return self.text.removeprefix("type=") if self.is_type else self._split()[0]
-
-    @property
-    def is_glob(self) -> bool:
+        self.is_glob = any(sign in self.pattern for sign in "*?[")
         """Whether it may reach several names; `*` crosses dots."""
-        return any(sign in self.pattern for sign in "*?[")
 
     def reaches(self, name: str, types: Sequence[str], number: int | None = None) -> bool:
         """Whether it reaches a call of that name and type; without a number, any call of it."""
         if self.is_type:
             return any(fnmatchcase(kind, self.pattern) for kind in types)
-        wanted = self._split()[1]
-        if wanted is not None and number is not None and wanted != number:
+        if self._number is not None and number is not None and self._number != number:
             return False
         return fnmatchcase(name, self.pattern) if self.is_glob else name == self.pattern
 
-    def _split(self) -> tuple[str, int | None]:
-        name, slash, number = self.text.rpartition("/")
-        return (name, int(number)) if slash and number.isdigit() else (self.text, None)
-
 
 def parameters_reached(
-    model: nn.Module, spec: ProbeSpec
-) -> tuple[dict[str, nn.Parameter], list[Selector]]:
-    """Parameters by name, each once, in the order of the model; and selectors that reach none.
+    model: nn.Module, spec: ProbeSpec, **listed: bool
+) -> dict[str, nn.Parameter]:
+    """Parameters by name, each once, in the order of the model; SpecError for a selector that reaches none.
 
     A selector that reaches a layer reaches every parameter in it.
     """
     named = list(model.named_parameters(remove_duplicate=False))
-    known: dict[int, tuple[int, str]] = {}
-    for place, (name, parameter) in enumerate(named):
-        known.setdefault(id(parameter), (place, name))
-    reached: dict[int, nn.Parameter] = {}
-    missed = []
+    modules = [(name, module) for name, module in model.named_modules() if name]
+    reached: set[int] = set()
     for selector in map(Selector, spec.select):
-        parameters = [
-            parameter for name, parameter in named if selector.reaches(name, ("parameter",))
-        ]
-        for name, module in model.named_modules():
-            if name and selector.reaches(name, types_of(module)):
-                parameters += module.parameters()
-        reached |= {id(parameter): parameter for parameter in parameters}
-        if not parameters:
-            missed.append(selector)
-    ordered = sorted(reached, key=lambda key: known[key])
-    return {known[key][1]: reached[key] for key in ordered}, missed
+        found = {id(one) for name, one in named if selector.reaches(name, ("parameter",))}
+        for name, module in modules:
+            if selector.reaches(name, types_of(module)):
+                found |= {id(one) for one in module.parameters()}
+        if not found:
+            names = [name for name, _ in (*model.named_parameters(), *modules)]
+            types = [types_of(module)[0] for module in model.modules()]
+            raise no_match(str(spec), selector, names, types, "parameter", **listed)
+        reached |= found
+    return {name: one for name, one in model.named_parameters() if id(one) in reached}
 
 
 def no_match(
@@ -100,12 +82,12 @@ def no_match(
     selector: Selector,
     names: Iterable[str],
     types: Iterable[str],
-    what: Literal["layer", "parameter"],
+    what: str,
     *,
     is_listed: bool = False,
 ) -> SpecError:
-    """The error of a selector that reaches nothing, with the nearest that would, and what there is; where
-    `trainlab probes` lists that, with the command."""
+    """The error of a selector that reaches no layer, or no parameter, with the nearest that would, and what
+    there is; where `trainlab probes` lists that, with the command."""
     known = list(dict.fromkeys(types if selector.is_type else names))
     near = [name for name in known if name.endswith(f".{selector.pattern}")][:3]
     near = near or get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
@@ -118,16 +100,8 @@ def no_match(
         hints.append(f"there are {listed or 'none'}")
     if is_listed:
         hints.append("see `trainlab probes WORKLOAD`")
-    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
-    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
-
-
-def no_parameter(model: nn.Module, spec: ProbeSpec, missed: Selector, **listed: bool) -> SpecError:
-    """The same of a selector that reaches no parameter."""
-    names = [name for name, _ in model.named_parameters()]
-    names += [name for name, _ in model.named_modules() if name]
-    types = [types_of(module)[0] for module in model.modules()]
-    return no_match(str(spec), missed, names, types, "parameter", **listed)
+    rule = f"{selector.text!r} reaches no {what}"
+    return SpecError([f"probe {probe}: {rule}; {'; '.join(hints)}"])
 
 
 def main_tensor(
@@ -154,7 +128,7 @@ class Probeable:
     types: tuple[str, ...]
     shape: tuple[int, ...]
     """Of what it gives, or of the parameter."""
-    quantities: list[str] = field(default_factory=list)
+    quantities: list[str]
     """Those that can be watched there."""
 
     @property
@@ -188,7 +162,7 @@ def probeable(setup: Setup) -> list[Probeable]:
         raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:
         watch.uninstall()
-    parameters = [
+    return calls.layers + [
         Probeable(
             name,
             "parameter",
@@ -198,7 +172,6 @@ def probeable(setup: Setup) -> list[Probeable]:
         )
         for name, parameter in setup.model.named_parameters()
     ]
-    return [*calls.layers, *parameters]
 
 
 def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
@@ -206,15 +179,11 @@ def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
     layers = [layer for layer in probeable(setup) if layer.kind != "parameter"]
     # A layer that this one pass did not call may yet be called in training.
     called = {layer.name.partition("/")[0] for layer in layers}
-    uncalled = [
-        (name, types_of(module))
-        for name, module in setup.model.named_modules()
-        if name and name not in called
-    ]
+    modules = dict(setup.model.named_modules())
+    uncalled = [(name, types_of(modules[name])) for name in modules.keys() - called - {""}]
     for spec in specs:
         if spec.is_of_parameters:
-            if missed := parameters_reached(setup.model, spec)[1]:
-                raise no_parameter(setup.model, spec, missed[0], is_listed=True)
+            parameters_reached(setup.model, spec, is_listed=True)
             continue
         for selector in map(Selector, spec.select):
             if not any(_reaches(selector, layer) for layer in layers) and not any(
@@ -248,15 +217,21 @@ class _CallList(CallListener):
                 result = main_tensor(made)
                 if result is None:
                     return bool(made)
-                quantities = ["activation"]
-                if given is not None:
-                    quantities.append("pre_activation")
-                if result.grad_fn is not None:
-                    quantities += ["grad_output", "grad_input"] if has_gradient else ["grad_output"]
-                if slope_name(call.types) is not None:
-                    quantities.append("local_grad")
-                name = target_name(call.name, call.number)
-                layer = Probeable(name, call.kind, call.types, tuple(result.shape), quantities)
+                has_graph = result.grad_fn is not None
+                quantities = {
+                    "activation": True,
+                    "pre_activation": given is not None,
+                    "grad_output": has_graph,
+                    "grad_input": has_graph and has_gradient,
+                    "local_grad": slope_name(call.types) is not None,
+                }
+                layer = Probeable(
+                    target_name(call.name, call.number),
+                    call.kind,
+                    call.types,
+                    tuple(result.shape),
+                    [quantity for quantity, has_one in quantities.items() if has_one],
+                )
             # A container ends after what it calls, and stands before it.
             self.layers.insert(place, layer)
             return True

@@ -55,12 +55,6 @@ class Reduction(ABC):
         for tensor in self.tensors:
             tensor.fill_(self.start)
 
-    def close(self) -> Tensor:
-        """The period's numbers; the next period starts."""
-        numbers = self.numbers()
-        self.reset()
-        return numbers
-
     def _kept(self, values: Tensor, num: int = 1) -> list[Tensor]:
         """So many numbers per trial that are kept."""
         if not self.tensors:
@@ -216,29 +210,31 @@ def own_reducer(spec: ProbeSpec) -> Reduce | None:
     if spec.function is None:
         return None
     path, name = Path(spec.function[0]), spec.function[1]
+
+    def refused(problem: str, error: Exception | None = None) -> SpecError:
+        reason = "" if error is None else f": {type(error).__name__}: {said_by(error)}"
+        return SpecError([f"probe {spec}: {problem}{reason}"])
+
     if not path.is_file():
-        raise SpecError([f"probe {spec}: {path}: no such file"])
+        raise refused(f"{path}: no such file")
     try:
         defined = runpy.run_path(str(path))
     except Exception as error:
-        reason = f"{type(error).__name__}: {said_by(error)}"
-        raise SpecError([f"probe {spec}: {path}: cannot be read: {reason}"]) from error
+        raise refused(f"{path}: cannot be read", error) from error
     function = defined.get(name)
     if not callable(function):
         names = [n for n, one in defined.items() if callable(one) and not n.startswith("_")]
         listed = f"; it has {', '.join(names)}" if names else ""
-        raise SpecError([f"probe {spec}: {path} has no function {name!r}{listed}"])
+        raise refused(f"{path} has no function {name!r}{listed}")
 
     def of_trial(values: Tensor) -> Tensor:
         try:
             result = function(values)
         except Exception as error:
-            reason = f"{type(error).__name__}: {said_by(error)}"
-            raise SpecError([f"probe {spec}: {spec.reducer} failed: {reason}"]) from error
+            raise refused(f"{spec.reducer} failed", error) from error
         if not isinstance(result, Tensor) or result.dim() != 0:
             got = f"shape {tuple(result.shape)}" if isinstance(result, Tensor) else repr(result)
-            problem = f"{spec.reducer} gave {got}, must be a tensor of one number"
-            raise SpecError([f"probe {spec}: {problem}"])
+            raise refused(f"{spec.reducer} gave {got}, must be a tensor of one number")
         return result.detach().to(_exact(values))
 
     return lambda values: torch.stack([of_trial(one) for one in values])
