@@ -144,8 +144,8 @@ class ProbedCalls(CallListener):
         return ends
 
     def check(self, *, is_first_step: bool = False, last_chance: bool = False) -> bool:
-        """After a step: whether every selector has been seen to work; SpecError for one that cannot. After the
-        first step it must reach a layer, or a call so far; by its last chance it must have fired."""
+        """After a step: whether every selector has been seen to work; SpecError for one that cannot. After
+        the first step it must reach a layer, or a call so far; by its last chance it must have fired."""
         has_worked = True
         for spec, selector in self._asked:
             channels = [

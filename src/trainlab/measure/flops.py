@@ -21,19 +21,13 @@ from trainlab.train.callbacks import Phase
 
 aten = torch.ops.aten
 
-NO_MULTIPLY_ADDS = re.compile(
-    r"all|any|amax|amin|arg|argmax|argmin|argsort|max|min|maximum|minimum|median|mode|sum"
-    r"|nansum|mean|var|std|prod|cumsum|cumprod|cummax|cummin|logsumexp|logcumsumexp|count|norm"
-    r"|aminmax|copy|clone|fill|zero|zeros|ones|full|empty|set|resize|contiguous|cat|stack|pad"
-    r"|rand|randn|randint|randperm|random|bernoulli|normal|uniform|multinomial|exponential"
-    r"|dropout|index|indices|gather|scatter|select|slice|take|put|embedding|one|where|masked"
-    r"|nonzero|unique|bincount|bucketize|searchsorted|sort|topk|kthvalue|flip|roll|repeat|tril"
-    r"|triu|diag|diagonal|arange|linspace|eye|flatten|reshape|view|unfold|fold|im2col|col2im"
-    r"|shuffle|unshuffle|lift|relu|rrelu|prelu|leaky|elu|selu|celu|gelu|silu|mish|sigmoid"
-    r"|hardsigmoid|logsigmoid|tanh|hardtanh|hardswish|hardshrink|softshrink|softplus|threshold"
-    r"|glu|softmax|softmin|pool|upsample|loss|entropy|nested|jagged|padded|histc|isin|equal|cell|split"
+PRODUCTS = re.compile(
+    r"\w*(mm|mv|matmul|dot|conv|convolution|rnn|attention|fft|solve|cholesky)|[cp]dist|inner|outer|ger"
+    r"|linear|bilinear|lstm|gru|einsum|kron|inv|inverse|svd|eigh?|qr|lu|ldl|det|slogdet|matrix"
 )
-"""Words of names of operators that move, draw, compare, reduce, normalise or activate."""
+"""Words of names of torch's operators that multiply and add."""
+NO_PRODUCTS = {"upsample", "cell", "flatten"}
+"""Words of names in which those stand for something else."""
 
 Formula = Callable[..., int]
 
@@ -63,36 +57,28 @@ def may_multiply(operator: Any) -> bool:
     tags = {tag.name for tag in getattr(operator, "tags", [])}
     if tags & {"pointwise", "reduction", "view_copy"} or getattr(operator, "is_view", False):
         return False
+    if getattr(operator, "namespace", "") != "aten":
+        return True
     name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
-    words = (re.sub(r"\d+d?$", "", word) for word in name.split("_"))
-    return not any(map(NO_MULTIPLY_ADDS.fullmatch, words))
+    words = {re.sub(r"\d+d?$", "", word) for word in name.split("_")}
+    return not words & NO_PRODUCTS and any(map(PRODUCTS.fullmatch, words))
 
 
-def _forward_of_convolution(x: Tensor, weight: Tensor, y: Tensor, transposed: bool) -> int:
+def _convolution(
+    x: Tensor, weight: Tensor, *_: Any, out_val: Tensor, transposed: bool = False, **__: Any
+) -> int:
     """Every weight meets every position of the smaller image once; groups are in its shape."""
-    positions = prod((x if transposed else y).shape[2:])
+    positions = prod((x if transposed else out_val).shape[2:])
     return 2 * x.shape[0] * positions * weight.numel()
 
 
 def _convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, *rest: Any, out_val: Any, **_: Any
 ) -> int:
-    transposed, wanted = rest[4], rest[7]
-    once = _forward_of_convolution(x, weight, grad, transposed)
-    return once * (bool(wanted[0]) + bool(wanted[1]))
-
-
-def _convolution_by_columns(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """torch's own formula for it wants an argument that it does not have."""
-    return _forward_of_convolution(x, weight, out_val, transposed=False)
-
-
-def _convolution_by_columns_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, *rest: Any, out_val: Any, **_: Any
-) -> int:
-    wanted = rest[3]
-    once = _forward_of_convolution(x, weight, grad, transposed=False)
-    return once * (bool(wanted[0]) + bool(wanted[1]))
+    """As much again for each of two gradients, where it is wanted."""
+    transposed = len(rest) > 4 and rest[4]  # the convolution by columns has no such argument
+    num_wanted = sum(gradient is not None for gradient in out_val[:2])
+    return num_wanted * _convolution(x, weight, out_val=grad, transposed=transposed)
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
@@ -130,42 +116,25 @@ def _recurrent(x: Tensor, weights: Any, *rest: Any, out_val: Any, **_: Any) -> i
     return int(2 * tokens * sum(matrix.numel() for matrix in matrices if matrix.dim() == 2))
 
 
-def _recurrent_backward(x: Tensor, weights: Any, *rest: Any, out_val: Any, **_: Any) -> int:
-    return 2 * _recurrent(x, weights, *rest, out_val=out_val)
-
-
-def _product(a: Tensor, b: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Matrix or vector times vector."""
-    return 2 * a.numel()
-
-
 def _added_product(c: Tensor, a: Tensor, b: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
     return 2 * a.numel() * (b.shape[-1] if b.dim() > 1 else 1)
 
 
-def _linear(x: Tensor, weight: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    return 2 * (x.numel() // x.shape[-1]) * weight.numel()
-
-
-_FUSED = "_scaled_dot_product_fused_attention_overrideable"
-_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 OWN: dict[str, Formula] = {
     "convolution_backward": _convolution_backward,
-    "_slow_conv2d_forward": _convolution_by_columns,
-    "_slow_conv2d_backward": _convolution_by_columns_backward,
+    "_slow_conv2d_forward": _convolution,  # torch's formula wants an argument that it does not have
+    "_slow_conv2d_backward": _convolution_backward,
+    FLASH: _attention,
+    f"{FLASH}_backward": _attention_backward,
     "_native_multi_head_attention": _multi_head,
     "_transformer_encoder_layer_fwd": _encoder_layer,
-    "mkldnn_linear": _linear,
-    **dict.fromkeys((_FLASH, _FUSED), _attention),
-    **dict.fromkeys((f"{_FLASH}_backward", f"{_FUSED}_backward"), _attention_backward),
-    **dict.fromkeys(("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn"), _recurrent),
-    **dict.fromkeys(
-        ("mkldnn_rnn_layer_backward", "_cudnn_rnn_backward", "miopen_rnn_backward"),
-        _recurrent_backward,
-    ),
-    **dict.fromkeys(("mv", "dot", "vdot"), _product),
-    **dict.fromkeys(("addmv", "addmv_", "addbmm", "addbmm_", "_addmm_activation"), _added_product),
+    **dict.fromkeys(("addmv", "addmv_", "_addmm_activation"), _added_product),
+    **dict.fromkeys(("mv", "dot", "vdot"), lambda a, b, **_: 2 * a.numel()),
 }
+for _name in ("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn"):
+    OWN[_name] = _recurrent
+    OWN[f"{_name}_backward"] = lambda *inputs, **named: 2 * _recurrent(*inputs, **named)
 """By the name of the aten operator."""
 
 
@@ -247,9 +216,8 @@ class WorkCounter(TorchDispatchMode, Observer):
         """The work of no call: up to the end of a backward pass, and from there to the next call."""
         self._rest = self.between
         self._running: PassCost | None = None
-        self._new_storages: set[int] = set()
-        """Made in this step; parameters and the batch were there before."""
-        self._saved_storages: set[int] = set()
+        self._unsaved: set[int | None] = set()
+        """Memory that the step made and has not saved; parameters and the batch were there before."""
         self._counting, self._saving = ExitStack(), ExitStack()
 
     def begin(self) -> None:
@@ -266,7 +234,6 @@ class WorkCounter(TorchDispatchMode, Observer):
         self._saving.enter_context(saved_tensors_hooks(self._save, lambda tensor: tensor))
 
     def end(self) -> None:
-        """The step is over, or broke off."""
         self._counting.close()
         self._saving.close()
 
@@ -291,8 +258,7 @@ class WorkCounter(TorchDispatchMode, Observer):
         inputs, outputs = list(tensors_in((args, kwargs))), list(tensors_in(result))
         if not inputs and not outputs:
             return result
-        storages = {storage for storage in map(storage_id, outputs) if storage is not None}
-        self._new_storages |= storages - set(map(storage_id, inputs))
+        self._unsaved |= set(map(storage_id, outputs)) - set(map(storage_id, inputs))
         cost = self._running or self._rest
         cost.num_bytes += traffic_bytes(func, args, kwargs, result)
         if formula is not None and not any(tensor.is_nested for tensor in inputs):
@@ -304,7 +270,7 @@ class WorkCounter(TorchDispatchMode, Observer):
     def _save(self, tensor: Tensor) -> Tensor:
         """Counts each storage once, and only those that this step made."""
         storage = storage_id(tensor)
-        if self._running is not None and storage in self._new_storages - self._saved_storages:
-            self._saved_storages.add(storage)
+        if self._running is not None and storage in self._unsaved:
+            self._unsaved.remove(storage)
             self._running.saved_bytes += storage_bytes(tensor)
         return tensor
