@@ -195,6 +195,16 @@ def test_flops_add_up_to_what_torchs_own_counter_finds(
     assert flops(record) == counter.get_total_flops() > 0
 
 
+def test_batches_of_one_update_are_calls_of_their_own_and_each_is_counted_once(
+    make_setup: MakeSetup,
+) -> None:
+    once, twice = (profile_layers(make_setup(accumulate=number), TRAIN) for number in (1, 2))
+    assert [row.call for row in twice.rows] == [1] * len(once.rows) + [2] * len(once.rows)
+    assert {row.phase for row in twice.rows if row.name != "cross_entropy"} == {"forward"}
+    assert flops(twice) == 2 * flops(once)
+    assert len({len(row.forward_us) for row in twice.rows}) == 1
+
+
 def test_flops_of_convolutions_in_groups_are_counted_by_hand(zoo_setup: MakeSetup) -> None:
     rows = named(profile_layers(zoo_setup(ZOO["Convolving"]), TRAIN))
     by_hand = {

@@ -1,7 +1,6 @@
 """What this machine can do at best, measured in a second or two and kept in the user's cache."""
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,7 +18,7 @@ from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.machine.load import LoadMeter
 from trainlab.measure.steps import stopwatch_for
 from trainlab.record.cost_record import LimitsRecord
-from trainlab.record.files import read_json, write_json, writing
+from trainlab.record.files import make_folder, read_json, write_json
 from trainlab.record.schema import FORMAT, Note, note
 
 CPU_SIZES = (256, 512, 1024, 2048)
@@ -47,13 +46,13 @@ SHARE_OF_TIME = 4
 Work = Callable[[], object]
 
 
-def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
-    """This machine's limits from the cache, or measured now where there are none or `again`.
+def measured_limits(device: torch.device) -> LimitsRecord:
+    """This machine's limits from the cache, or measured now where there are none.
 
     Those measured on a busy machine are measured again next time, and the better of both is kept.
     """
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
-    known = None if again else _cached(path)
+    known = _cached(path)
     if known is not None and not known.busy:
         return known
     record = _measure(device)
@@ -63,13 +62,10 @@ def measured_limits(device: torch.device, again: bool = False) -> LimitsRecord:
         copied = max(record.bytes_per_s, known.bytes_per_s)
         record = record.model_copy(update={"flops_per_s": best, "bytes_per_s": copied})
     try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_json(path, record.model_dump(mode="json"))
     except RecordError as error:
-        return record.model_copy(
-            update={"notes": [*record.notes, note("limits_not_kept", error=str(error))]}
-        )
+        record.notes.append(note("limits_not_kept", error=str(error)))
     return record
 
 
@@ -96,9 +92,7 @@ def _cached(path: Path) -> LimitsRecord | None:
         record = LimitsRecord.model_validate(read_json(path))
     except (RecordError, ValidationError):
         return None
-    values = [*record.flops_per_s.values(), record.bytes_per_s]
-    usable = all(math.isfinite(value) and value > 0 for value in values)
-    return record if usable and "fp32" in record.flops_per_s else None
+    return record if "fp32" in record.flops_per_s else None
 
 
 @torch.no_grad()
@@ -124,24 +118,18 @@ def _measure(device: torch.device) -> LimitsRecord:
 
 def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
     if device.type != "cuda":
-        return {
-            "fp32": _best_product(device, torch.float32, CPU_SIZES, notes),
-            "bf16": _best_product(device, torch.bfloat16, CPU_SIZES, notes),
-        }
-    # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
-    flops_per_s = {"bf16": _rested_product(device, torch.bfloat16, notes)}
+        kinds = {"fp32": torch.float32, "bf16": torch.bfloat16}
+        return {name: _best_product(device, kind, CPU_SIZES, notes) for name, kind in kinds.items()}
     # Before Ampere (8.0) the flag is accepted and changes nothing.
-    if torch.cuda.get_device_capability(device) >= (8, 0):
-        with fp32_products_as("tf32"):
-            flops_per_s["tf32"] = _rested_product(device, torch.float32, notes)
-    with fp32_products_as("ieee"):
-        flops_per_s["fp32"] = _rested_product(device, torch.float32, notes)
+    has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
+    flops_per_s = {}
+    # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
+    for name in ("bf16", "tf32", "fp32") if has_tf32 else ("bf16", "fp32"):
+        time.sleep(PAUSE_S)
+        with fp32_products_as("tf32" if name == "tf32" else "ieee"):
+            kind = torch.bfloat16 if name == "bf16" else torch.float32
+            flops_per_s[name] = _best_product(device, kind, GPU_SIZES, notes)
     return flops_per_s
-
-
-def _rested_product(device: torch.device, dtype: torch.dtype, notes: list[Note]) -> float:
-    time.sleep(PAUSE_S)
-    return _best_product(device, dtype, GPU_SIZES, notes)
 
 
 @contextmanager

@@ -5,9 +5,10 @@ allocated, and a step begins by freeing the gradients of the step before. Memory
 for themselves (oneDNN, numpy) is seen neither by the profiler nor by the allocator.
 """
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import DeviceError
 from trainlab.measure.operator_profile import END_OF, STEP, PhaseEnds
-from trainlab.measure.steps import Steps, stepping
+from trainlab.measure.steps import stepping
 from trainlab.record.cost_record import MemoryRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.callbacks import Instrument
@@ -68,8 +69,7 @@ def find_peak(
 ) -> Peak:
     """Where the bytes alive are most, and how many of them each kind has there: given what was alive before
     the step, and what it allocated and freed and the ends of its phases in the order of time."""
-    totals = [sum(before.values())]
-    live = dict(before)
+    totals, live = [sum(before.values())], dict(before)
     for change in changes:
         gone, new = live.pop(change.address, 0), max(change.num_bytes, 0)
         totals.append(totals[-1] - gone + new)
@@ -112,12 +112,19 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
         raise DeviceError(
             f"device: memory is measured on cpu and cuda, not yet on {setup.device.type}"
         )
-    watcher = BlockWatch(setup.device)
+    watcher, allocator_bytes = BatchBlocks(setup.device), None
     with stepping(setup, spec.mode) as steps:
         for _ in range(WARMUP_STEPS):
             steps.next_bare()
-        data = _data_blocks(setup, steps)
-        allocator_bytes = _allocator_peak(setup, steps) if setup.device.type == "cuda" else None
+        # The splits that lie on the device, as views of which their batches are made.
+        splits = (setup.train_batches, setup.test_batches, steps.batches)
+        resident = [next(split.in_order()) for split in splits if split.resident]
+        data = _blocks(tensors_in(resident), setup.device)
+        if setup.device.type == "cuda":
+            batch = next(steps.endless)
+            torch.cuda.reset_peak_memory_stats(setup.device)
+            steps.bare(batch)
+            allocator_bytes = torch.cuda.max_memory_allocated(setup.device)
         watched = steps.watched_by([PhaseEnds(), watcher])
         batches = next(steps.endless), next(steps.endless)
         peak, sightings = _profiled_step(setup, watched, batches, watcher, data)
@@ -142,40 +149,33 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
     )
 
 
-class BlockWatch(Instrument):
-    """Which blocks the batch and the saved tensors of a step lie in; keeps none of them alive."""
+class BatchBlocks(Instrument):
+    """Which blocks the batch lies in; keeps none of them alive."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self.batch: Blocks = {}
-        self.saved: Blocks = {}
+        self.blocks: Blocks = {}
 
     def batch_ready(self, inputs: Any, targets: Any) -> None:
-        self.batch = _blocks(tensors_in((inputs, targets)), self._device)
-
-    @contextmanager
-    def saving(self) -> Iterator[None]:
-        """Notes what autograd saves for the backward pass."""
-        self.saved = {}
-
-        def pack(tensor: Tensor) -> Tensor:
-            self.saved |= _blocks([tensor], self._device)
-            return tensor
-
-        with saved_tensors_hooks(pack, lambda tensor: tensor):
-            yield
+        self.blocks = _blocks(tensors_in((inputs, targets)), self._device)
 
 
 def _profiled_step(
-    setup: Setup, step: Update, batches: tuple[Any, Any], watcher: BlockWatch, data: Blocks
+    setup: Setup, step: Update, batches: tuple[Any, Any], watcher: BatchBlocks, data: Blocks
 ) -> tuple[Peak, list[Sighting]]:
     """The peak of one step, after one that only shows the profiler what the next will free."""
     spare, batch = batches
+    all_saved: Blocks = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        all_saved.update(_blocks([tensor], setup.device))
+        return tensor
+
     activities = [ProfilerActivity.CPU]
     with profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
         step(spare)
         standing = _standing(setup)
-        with record_function(STEP), watcher.saving():
+        with record_function(STEP), saved_tensors_hooks(pack, lambda tensor: tensor):
             step(batch)
     nodes = _nodes(profiler)
     start_ns = next(node.start_time_ns for node in nodes if node.name == STEP)
@@ -187,7 +187,7 @@ def _profiled_step(
     earlier = [change for change in all_changes if change.at_ns < start_ns]
     changes = all_changes[len(earlier) :]
     seen_before = {address: size for address, (size, _) in alive_after({}, earlier).items()}
-    before = seen_before | _merged(standing.values())
+    before = seen_before | dict(ChainMap(*standing.values()))
     phase_ends = sorted(
         (node.start_time_ns, node.name.removeprefix(END_OF))
         for node in nodes
@@ -198,11 +198,11 @@ def _profiled_step(
     until_loss = sum(change.at_ns < loss_ns for change in changes)
     kept = alive_after(before, changes[:until_loss])
     # Not the gradients: before a step's loss there are none, but others may lie at their addresses.
-    lasting = _merged([data, *(standing[kind] for kind in ("parameters", "buffers", "optimizer"))])
-    own_batch = {a: n for a, n in watcher.batch.items() if a not in lasting}
+    lasting = ChainMap(data, *(standing[kind] for kind in ("parameters", "buffers", "optimizer")))
+    own_batch = {a: n for a, n in watcher.blocks.items() if a not in lasting}
     # A constant that the model holds anyway may be saved too: it is not kept for the backward pass.
     made_in_step = kept.keys() - lasting.keys() - own_batch.keys()
-    saved = {a: n for a, n in watcher.saved.items() if a in made_in_step}
+    saved = {a: n for a, n in all_saved.items() if a in made_in_step}
     sightings = [
         *(Sighting(kind, 0, blocks) for kind, blocks in standing.items()),
         Sighting("input", until_loss, own_batch),
@@ -227,16 +227,6 @@ def _standing(setup: Setup) -> dict[str, Blocks]:
     return {kind: _blocks(group, setup.device) for kind, group in tensors.items()}
 
 
-def _data_blocks(setup: Setup, steps: Steps) -> Blocks:
-    """The splits that lie on the device, as views of which their batches are made."""
-    splits = (setup.train_batches, setup.test_batches, steps.batches)
-    return _merged(
-        _blocks(tensors_in(next(split.in_order())), setup.device)
-        for split in splits
-        if split.resident
-    )
-
-
 def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
     """The blocks on the device that these tensors lie in."""
     blocks: Blocks = {}
@@ -246,10 +236,6 @@ def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
             if storage.nbytes() and storage.device.type == device.type:
                 blocks[storage.data_ptr()] = storage.nbytes()
     return blocks
-
-
-def _merged(kinds: Iterable[Blocks]) -> Blocks:
-    return {address: size for blocks in kinds for address, size in blocks.items()}
 
 
 def _nodes(profiler: profile) -> list[Any]:
@@ -264,21 +250,11 @@ def _nodes(profiler: profile) -> list[Any]:
     return nodes
 
 
-def _allocator_peak(setup: Setup, steps: Steps) -> int:
-    """The most bytes the GPU's allocator gave out at once in a step that nobody watches."""
-    batch = next(steps.endless)
-    torch.cuda.reset_peak_memory_stats(setup.device)
-    steps.bare(batch)
-    return torch.cuda.max_memory_allocated(setup.device)
-
-
 def _process_peak_bytes() -> int | None:
     # From Linux where there is such a file: ru_maxrss of a process starts from that of its parent.
     status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
+        return int(found[1]) * 1024
     if sys.platform == "win32":
         return None
     import resource

@@ -57,16 +57,15 @@ class PhaseEnds(Instrument):
             pass
 
 
-@dataclass
-class Sums:
-    calls: int = 0
-    outermost_calls: int = 0
-    self_cpu_us: float = 0.0
-    total_cpu_us: float = 0.0
-    self_device_us: float = 0.0
-    total_device_us: float = 0.0
-    self_cpu_bytes: int = 0
-    self_device_bytes: int = 0
+SUMS = {
+    "self_cpu_us": "self_cpu_time_total",
+    "total_cpu_us": "cpu_time_total",
+    "self_device_us": "self_device_time_total",
+    "total_device_us": "device_time_total",
+    "self_cpu_bytes": "self_cpu_memory_usage",
+    "self_device_bytes": "self_device_memory_usage",
+}
+"""What a row adds up over its events, by the name that these have for it."""
 
 
 @dataclass
@@ -74,9 +73,22 @@ class Tally:
     """Sums over all counted steps so far."""
 
     by_shape: bool
-    rows: dict[Key, Sums] = field(default_factory=dict)
+    rows: dict[Key, Counter[str]] = field(default_factory=dict)
     step_us: list[float] = field(default_factory=list)
     calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
+
+    def add(self, name: str, kind: Kind, phase: str, event: Any) -> None:
+        """One event; its shapes tell it apart where they were asked for."""
+        with_shapes = self.by_shape and kind == "operator"
+        shapes = [shape for shape in event.input_shapes or [] if shape] if with_shapes else []
+        text = ", ".join("x".join(map(str, shape)) for shape in shapes)
+        sums = self.rows.setdefault((name, kind, phase, text), Counter())
+        # No operator called it; the range of the step and the ends of phases are ours.
+        parent = event.cpu_parent
+        sums["outermost_calls"] += parent is None or parent.name.startswith("trainlab::")
+        sums["calls"] += 1
+        for total, attribute in SUMS.items():
+            sums[total] += getattr(event, attribute)
 
     def record(self, **others: Any) -> OperatorsRecord:
         """What was counted, with the fields that are not counted here."""
@@ -87,7 +99,7 @@ class Tally:
             profiled_ms=[us / 1e3 for us in self.step_us],
             calls_are_equal=len(self.calls_per_step) == 1,
             rows=[
-                OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **vars(sums))
+                OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **sums)
                 for (name, kind, phase, shapes), sums in sorted(self.rows.items())
             ],
             **others,
@@ -122,18 +134,14 @@ def _chunks(steps: Steps, num_steps: int) -> Iterator[list[Any]]:
 
 
 def _chunks_of_a_pass(steps: Steps) -> Iterator[list[Any]]:
-    """Those of a pass over the test set, each behind one that is not counted."""
-    work = _of_a_pass(steps)
+    """Those of a pass over the test set, each behind one that is not counted; of a long pass the first
+    batches, and the smaller last one."""
+    work = steps.one_pass
+    if len(steps.batches) > MAX_PASS_STEPS:
+        last = next(steps.endless) if steps.last is None else steps.last
+        work = chain(islice(work, MAX_PASS_STEPS - 1), [last])
     while chunk := list(islice(work, STEPS_PER_CHUNK)):
         yield [next(steps.endless), *chunk]
-
-
-def _of_a_pass(steps: Steps) -> Iterator[Any]:
-    """The batches of a pass; of a long one the first, and the smaller last one."""
-    if len(steps.batches) <= MAX_PASS_STEPS:
-        return steps.one_pass
-    last = next(steps.endless) if steps.last is None else steps.last
-    return chain(islice(steps.one_pass, MAX_PASS_STEPS - 1), [last])
 
 
 def profiler_for(device: torch.device, *, by_shape: bool) -> Any:
@@ -203,41 +211,16 @@ def add_chunk(tally: Tally, events: Any) -> None:
         if event.device_type != DeviceType.CPU:
             # A range named on the host is mirrored on the device, around kernels counted already.
             if event.name not in host_names:
-                _add(tally, (event.name, "kernel", "", ""), event)
+                tally.add(event.name, "kernel", "", event)
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
         if event.name.startswith(OPTIMIZER_RANGE):
             phase = "optimizer"
         if event.name in RUNTIME:
-            _add(tally, (event.name, "runtime", phase, ""), event)
+            tally.add(event.name, "runtime", phase, event)
             continue
         counts[index][event.name] += 1
-        shapes = _shapes(event) if tally.by_shape else ""
-        _add(tally, (event.name, "operator", phase, shapes), event)
+        tally.add(event.name, "operator", phase, event)
     tally.step_us += [end - start for start, end in steps]
     tally.calls_per_step |= {tuple(sorted(count.items())) for count in counts}
-
-
-def _shapes(event: Any) -> str:
-    """`64x1x28x28, 32x1x3x3`; arguments that are no tensors are left out."""
-    shapes = ["x".join(map(str, shape)) for shape in event.input_shapes or [] if shape]
-    return ", ".join(shapes)
-
-
-def _is_outermost(event: Any) -> bool:
-    """Whether no operator called it; the range of the step and the ends of phases are ours."""
-    parent = event.cpu_parent
-    return parent is None or parent.name.startswith("trainlab::")
-
-
-def _add(tally: Tally, key: Key, event: Any) -> None:
-    sums = tally.rows.setdefault(key, Sums())
-    sums.calls += 1
-    sums.outermost_calls += _is_outermost(event)
-    sums.self_cpu_us += event.self_cpu_time_total
-    sums.total_cpu_us += event.cpu_time_total
-    sums.self_device_us += event.self_device_time_total
-    sums.total_device_us += event.device_time_total
-    sums.self_cpu_bytes += event.self_cpu_memory_usage
-    sums.self_device_bytes += event.self_device_memory_usage

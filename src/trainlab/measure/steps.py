@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Any, Protocol
 
@@ -12,36 +11,59 @@ import torch
 from trainlab.data.nesting import count_of
 from trainlab.errors import DeviceError
 from trainlab.machine.device import synchronize
-from trainlab.train.batches import Batches, Piece
 from trainlab.train.callbacks import GRAINS, Instrument, Moments
 from trainlab.train.engines import engine_for
 from trainlab.train.engines.ddp import stepping_together
-from trainlab.train.engines.engine import Engine, Update
+from trainlab.train.engines.engine import Update
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
 
-@dataclass(frozen=True)
 class Steps:
-    """The steps of one mode: what runs them and which batches they run on."""
+    """The steps of one mode, which run inside `running_steps`: what runs them, and on which batches."""
 
-    batches: Batches
-    watched_by: Callable[[Sequence[Instrument]], Update]
-    """The step, its moments told to these instruments."""
-    bare: Update
     endless: Iterator[Any]
     """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
     one_pass: Iterator[Any]
     """Every batch of one epoch or pass, the smaller last one included."""
     last: Any | None
     """The smaller last batch; None where all are full, or several processes share it."""
-    shows_phases: bool
-    """Whether the engine makes its steps phase by phase; else they can only be timed whole."""
+
+    def __init__(self, setup: Setup, mode: str) -> None:
+        self._setup, self._trains = setup, mode == "train"
+        self.bare = self.watched_by([])
+        shown = GRAINS.index(engine_for(setup.settings, [])[0].shows)
+        self.shows_phases = not self._trains or shown >= GRAINS.index("phase")
+        """Whether the engine makes its steps phase by phase; else they can only be timed whole."""
+        if self._trains:
+            self.batches = batches = setup.train_batches
+            seed = setup.trial.seed_of("order")
+            epochs = (batches.epoch(seed, number) for number in count(1))
+            self.endless = (rows for epoch in epochs for rows in epoch if batches.is_full(rows))
+            first = batches.epoch(seed, 1)
+            self.one_pass = iter(first)
+            self.last = None if batches.rank.of > 1 or batches.is_full(first[-1]) else first[-1]
+        else:
+            self.batches = batches = setup.test_batches.resized(setup.settings.batch_size)
+            passes = (batches.in_order() for _ in count(1))
+            num_full = batches.num_full
+            self.endless = (one for once in passes for one in once if count_of(one) == num_full)
+            self.one_pass, self.last = batches.in_order(), batches.last_smaller()
 
     @property
     def batch_size(self) -> int:
         """Samples of a full batch."""
         return min(self.batches.batch_size, self.batches.num_samples)
+
+    def watched_by(self, instruments: Sequence[Instrument]) -> Update:
+        """The step, its moments told to these instruments; where the cell's engine cannot show them, by
+        eager with a note."""
+        moments = Moments(instruments)
+        engine, fallback = engine_for(self._setup.settings, [moments])
+        if fallback is not None and fallback not in self._setup.notes:
+            self._setup.notes.append(fallback)
+        make = engine.training_step if self._trains else engine.inference_step
+        return make(self._setup, moments)
 
     def next_bare(self) -> None:
         """A bare step on the next full batch."""
@@ -52,7 +74,7 @@ class Steps:
 def stepping(setup: Setup, mode: str) -> Iterator[Steps]:
     """The steps of a mode, ready to run inside this block and drawing from the trial's seed."""
     with running_steps(setup, mode):
-        yield steps_of(setup, mode)
+        yield Steps(setup, mode)
 
 
 @contextmanager
@@ -67,65 +89,6 @@ def running_steps(setup: Setup, mode: str) -> Iterator[None]:
             setup.model.eval()
             with torch.no_grad():
                 yield
-
-
-def steps_of(setup: Setup, mode: str) -> Steps:
-    """The steps of a mode, which run inside `running_steps`."""
-    return _training(setup) if mode == "train" else _inference(setup)
-
-
-def _training(setup: Setup) -> Steps:
-    batches = setup.train_batches
-
-    def watched_by(instruments: Sequence[Instrument]) -> Update:
-        moments = Moments(instruments)
-        return _engine_of(setup, moments).training_step(setup, moments)
-
-    def epoch(number: int) -> Sequence[Piece]:
-        return batches.epoch(setup.trial.seed_of("order"), number)
-
-    return Steps(
-        batches=batches,
-        watched_by=watched_by,
-        bare=watched_by([]),
-        endless=(rows for number in count(1) for rows in epoch(number) if batches.is_full(rows)),
-        one_pass=iter(epoch(1)),
-        last=None if batches.rank.of > 1 or batches.is_full(epoch(1)[-1]) else epoch(1)[-1],
-        shows_phases=_shows_phases(setup),
-    )
-
-
-def _inference(setup: Setup) -> Steps:
-    batches = setup.test_batches.resized(setup.settings.batch_size)
-
-    def watched_by(instruments: Sequence[Instrument]) -> Update:
-        moments = Moments(instruments)
-        return _engine_of(setup, moments).inference_step(setup, moments)
-
-    return Steps(
-        batches=batches,
-        watched_by=watched_by,
-        bare=watched_by([]),
-        endless=(
-            b for _ in count(1) for b in batches.in_order() if count_of(b) == batches.num_full
-        ),
-        one_pass=batches.in_order(),
-        last=batches.last_smaller(),
-        shows_phases=True,
-    )
-
-
-def _engine_of(setup: Setup, moments: Moments) -> Engine:
-    """The cell's engine; where it cannot show these moments, eager with a note."""
-    engine, fallback = engine_for(setup.settings, [moments])
-    if fallback is not None and fallback not in setup.notes:
-        setup.notes.append(fallback)
-    return engine
-
-
-def _shows_phases(setup: Setup) -> bool:
-    engine, _ = engine_for(setup.settings, [])
-    return GRAINS.index(engine.shows) >= GRAINS.index("phase")
 
 
 class Stopwatch(Protocol):

@@ -29,7 +29,7 @@ from trainlab.measure.interleaved import (
     turn_steps,
     warm_ms,
 )
-from trainlab.measure.steps import Stopwatch, running_steps, steps_of, stopwatch_for, timed_ms
+from trainlab.measure.steps import Steps, Stopwatch, running_steps, stopwatch_for, timed_ms
 from trainlab.record.cost_record import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.callbacks import Instrument, Phase
@@ -57,11 +57,8 @@ class ColdWatch(Instrument):
         self._since = time.perf_counter_ns()
         work()
         self._mark("other")
-        done = _counts(self._device)
-        gone = {
-            name: None if at is None or was is None else at - was
-            for (name, at), was in zip(done.items(), before.values(), strict=True)
-        }
+        after = _counts(self._device)
+        gone = {name: None if name not in after else after[name] - before[name] for name in COUNTED}
         return ColdStep.model_validate({"phases_ms": self._phases_ms, **gone})
 
     def _mark(self, phase: str) -> None:
@@ -71,36 +68,24 @@ class ColdWatch(Instrument):
         self._since = now
 
 
-def _counts(device: torch.device) -> dict[str, int | None]:
-    """Running counts of this process; the difference over a step is what the step did."""
-    return {
-        "page_faults": _page_faults(),
-        "modules_imported": len(sys.modules),
-        "libraries_loaded": _libraries(),
-        "device_allocations": _device_allocations(device),
-    }
+COUNTED = ("page_faults", "modules_imported", "libraries_loaded", "device_allocations")
 
 
-def _page_faults() -> int | None:
-    if sys.platform == "win32":
-        return None
-    import resource
+def _counts(device: torch.device) -> dict[str, int]:
+    """Running counts of this process, those that the system has; the difference over a step is what the
+    step did."""
+    counts = {"modules_imported": len(sys.modules)}
+    if sys.platform != "win32":
+        import resource
 
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_minflt + used.ru_majflt
-
-
-def _libraries() -> int | None:
-    if not MAPS.exists():
-        return None
-    paths = {line.split(maxsplit=5)[5] for line in MAPS.read_text().splitlines() if "/" in line}
-    return sum(".so" in path for path in paths)
-
-
-def _device_allocations(device: torch.device) -> int | None:
-    if device.type != "cuda":
-        return None
-    return int(torch.cuda.memory_stats(device).get("num_device_alloc", 0))
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        counts["page_faults"] = used.ru_minflt + used.ru_majflt
+    if MAPS.exists():
+        lines = MAPS.read_text().splitlines()
+        counts["libraries_loaded"] = len({line.split()[5] for line in lines if ".so" in line})
+    if device.type == "cuda":
+        counts["device_allocations"] = torch.cuda.memory_stats(device).get("num_device_alloc", 0)
+    return counts
 
 
 COLD_STEPS = 5
@@ -124,7 +109,7 @@ class StepTimer:
     def __init__(self, setup: Setup, spec: CostSpec) -> None:
         self._setup, self._spec = setup, spec
         self._watch, self._cold = stopwatch_for(setup.device), ColdWatch(setup.device)
-        self._steps = steps_of(setup, spec.mode)
+        self._steps = Steps(setup, spec.mode)
         if self._steps.shows_phases:
             self._marked = self._steps.watched_by([PhaseMarks(self._watch)])
             self._observed = self._steps.watched_by([self._cold])
