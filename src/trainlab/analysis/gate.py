@@ -6,8 +6,9 @@ the margin fail.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import PurePath
 from statistics import fmean
 from typing import Literal
@@ -17,41 +18,24 @@ from scipy import special
 
 from trainlab.analysis.answer import SEED_OPTIONS, command_with, size_text
 from trainlab.analysis.evidence import Confound, Evidence, run_confounds, trial_confounds
-from trainlab.analysis.measurement import (
-    MODES,
-    OTHERS_LIMIT_CORES,
-    STOLEN_LIMIT_CORES,
-    Measurement,
-    Reason,
-)
+from trainlab.analysis.measurement import MODES, OTHERS_LIMIT_CORES, STOLEN_LIMIT_CORES, Reason
 from trainlab.analysis.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.study_record import Environment
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.base import did_you_mean
-from trainlab.stats.contrasts import (
-    LEVEL,
-    Critical,
-    Design,
-    Family,
-    Floats,
-    compare_cells,
-    critical_of,
-    pair_rows,
-    rows_of,
-    table_of,
-)
+from trainlab.stats import contrasts
 from trainlab.stats.cost_ratio import Change, Judgement, Levels, assumed, welch
-from trainlab.stats.means import Interval, ratio_of_logs
+from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Failures, are_identical
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_difference, metric_value
 
-# One comparison of a gate: a figure of a setting, before and now.
-
 COST_SUBJECT = "step_ms"
 USUAL_STD = 0.03
 """Of the log time of a process, for planning where two processes are not there to show it."""
+DEFAULT_SLOWER = 0.05
+"""The margin on the time of a step where nothing else is asked about."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +73,24 @@ class Check:
         """Whether it is the time of a step; otherwise a metric."""
         return self.subject.endswith(f"/{COST_SUBJECT}")
 
+    def judged(
+        self, change: Change, margin: float, levels: Levels, shown: Callable[[float], float]
+    ) -> "Check":
+        """With the verdict on the change, its bounds, and what would decide it where it is open. Change and
+        margin are in the unit of the test; `shown` turns a bound into that of the check."""
+        ends = sorted(map(shown, (change.low(levels.low), change.high(levels.high))))
+        verdict = change.judged(margin, levels)
+        if self.has_diverged and verdict == "not worse":
+            verdict = "cannot tell"
+        plain = replace(self, interval=Interval(*ends), verdict=verdict)
+        if verdict != "cannot tell" or self.has_diverged:
+            return plain
+        return replace(
+            plain,
+            needed=change.number_for(change.value, margin, levels),
+            needed_unchanged=change.number_for(0.0, margin, levels),
+        )
+
 
 @dataclass(frozen=True)
 class Disturbance:
@@ -100,17 +102,31 @@ class Disturbance:
     cores: float
 
 
-# The time of a step in two runs, setting by setting.
-
-
 def cost_checks(
     run: Evidence, baseline: Evidence, cells: Sequence[str], mode: str, margin: float, number: int
 ) -> Iterator[Check]:
-    """One per setting; `number` is that of all comparisons of the gate."""
-    levels = Levels(LEVEL / number, together=number)
+    """The time of a step, one check per setting; `number` is that of all comparisons of the gate."""
+    levels, limit = Levels(contrasts.LEVEL / number, together=number), math.log1p(margin)
     for cell in cells:
         measured = baseline.measurement(cell, mode), run.measurement(cell, mode)
-        yield _check(cell, f"{mode}/{COST_SUBJECT}", *measured, margin, levels)
+        before, after = ([] if m is None else [*map(math.log, m.process_ms)] for m in measured)
+        base, now = (math.exp(fmean(logs)) if logs else None for logs in (before, after))
+        plain = Check(
+            cell=cell,
+            subject=f"{mode}/{COST_SUBJECT}",
+            baseline=base,
+            run=now,
+            change=None if base is None or now is None else now / base,
+            margin=margin,
+            num_baseline=len(before),
+            num_run=len(after),
+        )
+        if (change := welch(before, after)) is not None:
+            yield plain.judged(change, limit, levels, math.exp)
+        else:
+            # What would be decided at the noise that is usual; nothing is known of this machine's.
+            usual = assumed(USUAL_STD).number_for(0.0, limit, levels)
+            yield replace(plain, needed_unchanged=usual)
 
 
 def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterator[Disturbance]:
@@ -125,47 +141,100 @@ def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterato
         yield Disturbance(evidence.path, "others_busy", others)
 
 
-def _check(
-    cell: str,
-    subject: str,
-    baseline: Measurement | None,
-    run: Measurement | None,
-    margin: float,
-    levels: Levels,
-) -> Check:
-    before, after = _logs(baseline), _logs(run)
-    limit = math.log1p(margin)
-    value = None if not before or not after else fmean(after) - fmean(before)
-    plain = Check(
-        cell=cell,
-        subject=subject,
-        baseline=math.exp(fmean(before)) if before else None,
-        run=math.exp(fmean(after)) if after else None,
-        change=None if value is None else math.exp(value),
-        margin=margin,
-        num_baseline=len(before),
-        num_run=len(after),
-    )
-    change = welch(before, after)
-    if change is None:
-        # What would be decided at the noise that is usual; nothing is known of this machine's.
-        usual = assumed(USUAL_STD).number_for(0.0, limit, levels)
-        return replace(plain, needed_unchanged=usual)
-    bounds = Interval(change.low(levels.low), change.high(levels.high))
-    verdict = change.judged(limit, levels)
-    is_open = verdict == "cannot tell"
-    return replace(
-        plain,
-        interval=ratio_of_logs(change.value, bounds, len(after)).interval,
-        verdict=verdict,
-        needed=change.number_for(change.value, limit, levels) if is_open else None,
-        needed_unchanged=change.number_for(0.0, limit, levels) if is_open else None,
-    )
+# The final metrics of the learn trials of two runs, setting by setting, paired by seed.
+
+BySeed = Mapping[int, float]
 
 
-def _logs(measurement: Measurement | None) -> list[float]:
-    """The log of each process's step; none where it was not measured."""
-    return [] if measurement is None else [math.log(ms) for ms in measurement.process_ms]
+def metric_checks(
+    run: Evidence, baseline: Evidence, cells: Sequence[str], metric: str, margin: float, number: int
+) -> Iterator[Check]:
+    """One per setting; `number` is that of all comparisons of the gate."""
+    sign = 1.0 if run.study.is_better_lower(metric) else -1.0
+    before = {cell: baseline.values(cell, metric) for cell in cells}
+    after = {cell: run.values(cell, metric) for cell in cells}
+    changes, levels = _changes(before, after, sign, resolution_of(run, metric), number)
+    for cell in cells:
+        seeds = _shared(before[cell], after[cell])
+        pair = [[values[cell][seed] for seed in seeds] for values in (before, after)]
+        base, now = (fmean(values) if values else None for values in pair)
+        # Seeds that diverged in one run alone are no values, and must not be passed over.
+        has_diverged = Failures.of(before[cell], after[cell]).differ
+        plain = Check(
+            cell=cell,
+            subject=metric,
+            baseline=base,
+            run=now,
+            change=None if base is None or now is None else now - base,
+            margin=margin,
+            num_baseline=len(before[cell]),
+            num_run=len(after[cell]),
+            has_diverged=has_diverged,
+        )
+        if are_identical(np.array(pair)) and not has_diverged:
+            plain = replace(plain, interval=Interval(0.0, 0.0), verdict="not worse")
+        elif cell in changes:
+            plain = plain.judged(changes[cell], margin, levels, lambda bound: sign * bound)
+        yield plain
+
+
+def _changes(
+    before: Mapping[str, BySeed],
+    after: Mapping[str, BySeed],
+    sign: float,
+    resolution: float,
+    number: int,
+) -> tuple[dict[str, Change], Levels]:
+    """How much worse each cell became, by the sign that makes it so, and the levels of their bounds; cells
+    of which fewer than two seeds are in both runs are left out."""
+    both = {f"before/{cell}": values for cell, values in before.items()}
+    both |= {f"after/{cell}": values for cell, values in after.items()}
+    rows, table = contrasts.table_of(both)
+    known = {
+        cell: (rows.index(f"before/{cell}"), rows.index(f"after/{cell}"))
+        for cell in before
+        if {f"before/{cell}", f"after/{cell}"} <= {*rows}
+        and len(_shared(before[cell], after[cell])) > 1
+    }
+    if not known:
+        return {}, Levels(contrasts.LEVEL)
+    pairs = list(known.values())
+    weights = contrasts.pair_rows(pairs, len(rows))
+    family = contrasts.compare_cells(sign * table, weights, resolution=resolution)
+    changes, found = {}, family.estimates
+    for place, cell in enumerate(known):
+        num_seeds = len(_shared(before[cell], after[cell]))
+        error, freedom = float(found.error[place]), float(found.degrees_of_freedom[place])
+        changes[cell] = Change(
+            value=float(found.value[place]),
+            error=error,
+            degrees_of_freedom=freedom,
+            single_error=error * math.sqrt(num_seeds),
+            freedom_each=freedom / (num_seeds - 1),
+        )
+    low = _level(family.critical, contrasts.LEVEL * len(before) / number)
+    return changes, Levels(low, _level_of_one(table, pairs), number)
+
+
+def _level(critical: contrasts.Critical, share: float) -> float:
+    """Of each bound, so that in this share of cases one or more of the family are wrong."""
+    return float(special.ndtr(-np.quantile(critical.largest_above, 1 - share)))
+
+
+def _level_of_one(table: contrasts.Floats, pairs: Sequence[tuple[int, int]]) -> float:
+    """Of a bound that is decided alone, beside the others that tell how much values vary: the strictest of
+    pairs that have values of other seeds."""
+    present = tuple(map(tuple, np.isfinite(table).tolist()))
+    shapes = {(present[a], present[b]): (a, b) for a, b in pairs}
+    weights = (contrasts.rows_of(contrasts.pair_rows([p], len(table))) for p in shapes.values())
+    critical = (contrasts.critical_of(contrasts.Design(rows, present)) for rows in weights)
+    return min(contrasts.LEVEL, *(_level(one, contrasts.LEVEL) for one in critical))
+
+
+def _shared(before: BySeed, after: BySeed) -> list[int]:
+    """Seeds that ended with a finite value in both."""
+    both = sorted(before.keys() & after.keys())
+    return [seed for seed in both if math.isfinite(before[seed]) and math.isfinite(after[seed])]
 
 
 # Whether two runs are of the same thing on the same machine, so that a change is that of the code.
@@ -176,28 +245,14 @@ SAME_RESOLVED = ("device", "device_name", "threads", "batch_size", "accumulate")
 """What settings became that must be the same for times to be compared."""
 NOT_ENDED = ("pending", "running", "interrupted")
 NOT_COMPARED = "times of two machines are not compared"
-MOST_NAMED = 5
 
 
-@dataclass(frozen=True)
-class CellsOfRuns:
-    """Ids of cells, in the order asked."""
-
-    both: tuple[str, ...]
-    only_run: tuple[str, ...]
-    only_baseline: tuple[str, ...]
-
-
-def check_finished(evidence: Evidence) -> None:
-    """RecordError where trials are still to come."""
-    if any(trial.state in NOT_ENDED for trial in evidence.trials):
-        raise RecordError(
-            f"{evidence.path}: is not finished; go on with `trainlab resume {evidence.path}`"
-        )
-
-
-def shared_cells(run: Evidence, baseline: Evidence) -> CellsOfRuns:
-    """RecordError where the runs are of different workloads or have no cell in common."""
+def check_comparable(run: Evidence, baseline: Evidence) -> None:
+    """RecordError where trials are still to come, or the runs are not of the same thing."""
+    for one in (run, baseline):
+        if any(trial.state in NOT_ENDED for trial in one.trials):
+            remedy = f"go on with `trainlab resume {one.path}`"
+            raise RecordError(f"{one.path}: is not finished; {remedy}")
     ours, theirs = run.study.workload, baseline.study.workload
     # The same file may lie elsewhere, in a checkout of the earlier code.
     if PurePath(ours).name != PurePath(theirs).name:
@@ -206,17 +261,11 @@ def shared_cells(run: Evidence, baseline: Evidence) -> CellsOfRuns:
             "compare runs of one workload"
         )
     of_run, of_baseline = ([cell.id for cell in one.cells] for one in (run, baseline))
-    both = tuple(cell for cell in of_baseline if cell in of_run)
-    if not both:
+    if not {*of_run} & {*of_baseline}:
         raise RecordError(
-            f"{run.path}: has no setting in common with the baseline: {_named(of_run)} against "
-            f"{_named(of_baseline)}; run both with the same settings"
+            f"{run.path}: has no setting in common with the baseline: {', '.join(of_run)} against "
+            f"{', '.join(of_baseline)}; run both with the same settings"
         )
-    return CellsOfRuns(
-        both,
-        only_run=tuple(cell for cell in of_run if cell not in both),
-        only_baseline=tuple(cell for cell in of_baseline if cell not in both),
-    )
 
 
 def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
@@ -227,15 +276,27 @@ def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
     for mode in modes:
         if run.measured_in(mode) and baseline.measured_in(mode):
             return mode
-    lacking = next(
-        (one for one in (run, baseline) if not any(one.measured_in(mode) for mode in modes)), run
-    )
+    has_some = any(run.measured_in(mode) for mode in modes)
+    lacking = baseline if has_some else run
     what = "has no timed step" if asked is None else f"has no timed step in mode {asked}"
     measure = "profile" if lacking.study.script is None else "watch … --profile --no-learn"
     raise RecordError(
         f"{lacking.path}: {what}; measure it with `trainlab {measure}`, or compare metrics alone "
         "with --worse"
     )
+
+
+def check_metrics(run: Evidence, baseline: Evidence, asked: Iterable[str]) -> None:
+    """An error that names the metrics there are, where a run does not have one that is asked for."""
+    for evidence in (run, baseline):
+        for name in asked:
+            if not evidence.metrics:
+                what = "has no learn trial that ended well; train with `trainlab run`"
+                raise RecordError(f"{evidence.path}: {what}")
+            if name not in evidence.metrics:
+                known = ", ".join(evidence.metrics)
+                near = did_you_mean(name, evidence.metrics)
+                raise SpecError([f"worse: got {name!r}, must be one of {known}{near}"])
 
 
 def check_same_machine(run: Evidence, baseline: Evidence, any_host: bool) -> None:
@@ -265,10 +326,12 @@ def check_same_settings(run: Evidence, pairs: Iterable[TrialPair]) -> None:
         found = [
             (one.what, *("none" if value is None else value for value in (one.first, one.second)))
             for one in trial_confounds(ours, theirs, frozenset())
-            if _is_asked(one.what, ours, theirs)
+            if one.what.startswith("data.")
+            or one.what in SAME_RESOLVED
+            or ours.settings.get(one.what) != theirs.settings.get(one.what)
         ]
-        if _weights(ours) != _weights(theirs):
-            found.append(("weights", _weights(ours), _weights(theirs)))
+        weights = ["untrained" if t.weights_of is None else "trained" for t in (ours, theirs)]
+        found += [("weights", *weights)] if weights[0] != weights[1] else []
         for name, first, second in found[:1]:
             raise RecordError(
                 f"{run.path}: {ours.cell}: {name} is {first}, in the baseline {second}; "
@@ -276,51 +339,19 @@ def check_same_settings(run: Evidence, pairs: Iterable[TrialPair]) -> None:
             )
 
 
-def other_differences(
-    run: Evidence, baseline: Evidence, pairs: Iterable[TrialPair]
-) -> tuple[Confound, ...]:
-    """Whatever else differs, the baseline first: the code, what settings became, packages, commits."""
-    found = {
-        str(one): one
-        for ours, theirs in pairs
-        for one in trial_confounds(theirs, ours, frozenset())
-    }
-    return (*found.values(), *run_confounds(_machine(baseline), _machine(run)))
-
-
 def trial_pairs(
     run: Evidence, baseline: Evidence, cells: Sequence[str], mode: str | None, learn: bool
 ) -> list[TrialPair]:
     """Of every cell, of each kind that is compared, a trial that ended well of both runs."""
-    pairs = []
-    for cell in cells:
-        for find in (_timed if mode else None, _learned if learn else None):
-            both = () if find is None else [find(one, cell, mode or "") for one in (run, baseline)]
-            done = [trial for trial in both if trial is not None]
-            if len(done) == 2:
-                pairs.append((done[0], done[1]))
-    return pairs
 
+    def trials(evidence: Evidence, cell: str) -> tuple[TrialRecord | None, TrialRecord | None]:
+        measured = None if mode is None else evidence.measurement(cell, mode)
+        learned = (one.trial for one in evidence.learned.get(cell, {}).values() if learn)
+        done = next((trial for trial in learned if trial.state == "done"), None)
+        return None if measured is None else measured.trial, done
 
-def _timed(evidence: Evidence, cell: str, mode: str) -> TrialRecord | None:
-    measurement = evidence.measurement(cell, mode)
-    return None if measurement is None else measurement.trial
-
-
-def _learned(evidence: Evidence, cell: str, mode: str) -> TrialRecord | None:
-    trials = (learned.trial for learned in evidence.learned.get(cell, {}).values())
-    return next((trial for trial in trials if trial.state == "done"), None)
-
-
-def _weights(trial: TrialRecord) -> str:
-    return "untrained" if trial.weights_of is None else "trained"
-
-
-def _is_asked(name: str, ours: TrialRecord, theirs: TrialRecord) -> bool:
-    """Whether what differs is part of the question: a setting, the data, or where it ran."""
-    if name.startswith("data.") or name in SAME_RESOLVED:
-        return True
-    return ours.settings.get(name) != theirs.settings.get(name)
+    sides = (zip(trials(run, cell), trials(baseline, cell), strict=True) for cell in cells)
+    return [(ours, theirs) for pairs in sides for ours, theirs in pairs if ours and theirs]
 
 
 def _machine(evidence: Evidence) -> Environment:
@@ -338,32 +369,18 @@ def _gpus(environment: Environment) -> str:
     return ", ".join(limits) or "none"
 
 
-def _named(cells: Sequence[str]) -> str:
-    more = ["…"] if len(cells) > MOST_NAMED else []
-    return ", ".join([*cells[:MOST_NAMED], *more])
+# What a gate says: what follows from all of its comparisons, as a value and in words.
 
-
-# The comparisons of a gate in words, and what would decide those that are open.
-
-TIME_KEYS: dict[Judgement, str] = {
-    "worse": "gate_slower",
-    "not worse": "gate_not_slower",
-    "cannot tell": "gate_time_open",
+GateVerdict = Literal["pass", "fail", "cannot tell"]
+EXIT_CODES: dict[GateVerdict, int] = {"pass": 0, "fail": 1, "cannot tell": 3}
+OUTCOMES: dict[Judgement, GateVerdict] = {
+    "worse": "fail",
+    "cannot tell": "cannot tell",
+    "not worse": "pass",
 }
-METRIC_KEYS: dict[Judgement, str] = {
-    "worse": "gate_worse",
-    "not worse": "gate_not_worse",
-    "cannot tell": "gate_metric_open",
-}
-NEEDS = {
-    "processes": (
-        "gate_processes_needed",
-        "gate_processes_as_measured",
-        "gate_processes_if_unchanged",
-    ),
-    "seeds": ("gate_seeds_needed", "gate_seeds_as_measured", "gate_seeds_if_unchanged"),
-}
-INSTEAD_OF = {"processes": ("processes", "max-processes"), "seeds": SEED_OPTIONS}
+"""What a gate comes to by the worst of its comparisons, the worst first."""
+KINDS = {"processes": ("processes", "max-processes"), "seeds": SEED_OPTIONS}
+"""What more of would decide: processes for times, seeds for metrics; and the options that say how many."""
 MOST_ASKED = 50
 """Processes or seeds that somebody might wait for."""
 MOST_DIFFERENCES = 8
@@ -375,62 +392,17 @@ def check_sentence(check: Check, words: Words) -> str:
     return words.tidy(_time(check, words) if check.is_cost else _metric(check, words))
 
 
-def needs_sentence(kind: str, checks: Sequence[Check], words: Words) -> str:
-    """How many processes or seeds would decide all of these; empty where none would."""
-    needed = most_needed([one.needed for one in checks])
-    unchanged = most_needed([one.needed_unchanged for one in checks])
-    as_seen, as_seen_alone, if_unchanged = NEEDS[kind]
-    if unchanged is None:
-        return "" if needed is None else words(as_seen_alone, number=needed)
-    if kind == "processes" and any(one.interval is None for one in checks):
-        return words("gate_processes_usual", unchanged=unchanged, noise=_share(USUAL_STD))
-    if needed is None:
-        return words(if_unchanged, unchanged=unchanged)
-    return words(as_seen, number=needed, unchanged=unchanged)
-
-
-def command_for(command: str, option: str, checks: Sequence[Check]) -> str | None:
-    """The command that made the run, with as many processes or seeds as would decide these checks if they
-    are as they were seen; where nobody would wait for so many, if nothing has changed. None where that is
-    no more than there were."""
-    needed = most_needed([one.needed for one in checks])
-    if needed is None or needed > MOST_ASKED:
-        needed = most_needed([one.needed_unchanged for one in checks])
-    there = min((min(one.num_run, one.num_baseline) for one in checks), default=0)
-    if needed is None or not there < needed <= MOST_ASKED:
-        return None
-    return command_with(command, f"--{option} {needed}", INSTEAD_OF[option])
-
-
-def differences_text(differs: Sequence[Confound], words: Words) -> str:
-    """What else differs, from the baseline to the run; empty where nothing does."""
-    if not differs:
-        return ""
-    parts = [
-        f"{words.differing(one.what)} {words.level(one.first)} → {words.level(one.second)}"
-        for one in differs[:MOST_DIFFERENCES]
-    ]
-    more = ["…"] if len(differs) > MOST_DIFFERENCES else []
-    return words("gate_differs", differences=words("list_semicolon").join([*parts, *more]))
-
-
-def most_needed(numbers: Sequence[int | None]) -> int | None:
-    """The largest; None where one is not known, or there is none."""
-    most = max((math.inf if one is None else one for one in numbers), default=math.inf)
-    return None if math.isinf(most) else int(most)
-
-
 def _time(check: Check, words: Words) -> str:
-    mode = check.subject.partition("/")[0]
     counts = words("gate_processes", run=check.num_run, baseline=check.num_baseline)
-    parts = {"step": words.step(mode), "counts": counts, "margin": _share(check.margin)}
+    parts = {"step": words.step(check.subject.partition("/")[0]), "counts": counts}
     if check.change is None:
         return words("gate_not_measured", **parts)
     parts["ratio"] = figure(check.change, 4)
     if check.interval is None:
         return words("gate_time_no_noise", **parts)
     low, high = (figure(end, 4) for end in (check.interval.low, check.interval.high))
-    return words(TIME_KEYS[check.verdict], **parts, low=low, high=high)
+    key = f"gate_time_{check.verdict.replace(' ', '_')}"
+    return words(key, **parts, margin=f"{100 * check.margin:.3g}%", low=low, high=high)
 
 
 def _metric(check: Check, words: Words) -> str:
@@ -446,7 +418,7 @@ def _metric(check: Check, words: Words) -> str:
         for end in (check.interval.low, check.interval.high)
     )
     return words(
-        METRIC_KEYS[check.verdict],
+        f"gate_metric_{check.verdict.replace(' ', '_')}",
         **parts,
         value=metric_value(metric, check.run),
         margin=size_text(metric, check.margin, words),
@@ -456,21 +428,23 @@ def _metric(check: Check, words: Words) -> str:
     )
 
 
-def _share(share: float) -> str:
-    """`5%`, `2.5%`."""
-    return f"{100 * share:.3g}%"
+def needs_sentence(kind: str, checks: Sequence[Check], words: Words) -> str:
+    """How many processes or seeds would decide all of these; empty where none would."""
+    needed = most_needed(one.needed for one in checks)
+    unchanged = most_needed(one.needed_unchanged for one in checks)
+    if unchanged is None:
+        return "" if needed is None else words(f"gate_{kind}_as_measured", number=needed)
+    if kind == "processes" and any(one.interval is None for one in checks):
+        return words("gate_processes_usual", unchanged=unchanged, noise=f"{100 * USUAL_STD:.3g}%")
+    if needed is None:
+        return words(f"gate_{kind}_if_unchanged", unchanged=unchanged)
+    return words(f"gate_{kind}_needed", number=needed, unchanged=unchanged)
 
 
-# What a gate says: what follows from all of its comparisons, as a value and in words.
-
-GateVerdict = Literal["pass", "fail", "cannot tell"]
-EXIT_CODES: dict[GateVerdict, int] = {"pass": 0, "fail": 1, "cannot tell": 3}
-LEADS: dict[GateVerdict, str] = {
-    "pass": "gate_pass",
-    "fail": "gate_fail",
-    "cannot tell": "gate_cannot_tell",
-}
-ORDER: tuple[Judgement, ...] = ("worse", "cannot tell", "not worse")
+def most_needed(numbers: Iterable[int | None]) -> int | None:
+    """The largest; None where one is not known, or there is none."""
+    known = list(numbers)
+    return None if None in known else max(filter(None, known), default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -504,9 +478,7 @@ class Gate:
     def verdict(self) -> GateVerdict:
         """`fail` where anything is surely worse, `pass` where all is surely not."""
         found = {check.verdict for check in self.checks}
-        if "worse" in found:
-            return "fail"
-        return "cannot tell" if "cannot tell" in found else "pass"
+        return next((o for worst, o in OUTCOMES.items() if worst in found), "pass")
 
     @property
     def exit_code(self) -> int:
@@ -514,230 +486,85 @@ class Gate:
         return EXIT_CODES[self.verdict]
 
     @property
-    def slowest(self) -> Check | None:
-        """The setting whose step became slowest beside the baseline's; None where none was compared."""
-        known = [one for one in self.checks if one.is_cost and one.change is not None]
-        return max(known, key=lambda one: one.change or 0.0, default=None)
-
-    @property
     def ratio(self) -> float | None:
-        """How many times as long a step takes, in the setting that became slowest."""
-        return None if self.slowest is None else self.slowest.change
+        """How many times as long a step takes, in the setting that became slowest beside the baseline's;
+        None where none was compared."""
+        return None if self._slowest is None else self._slowest.change
 
     @property
     def interval(self) -> Interval | None:
         """The bounds of that ratio."""
-        return None if self.slowest is None else self.slowest.interval
+        return None if self._slowest is None else self._slowest.interval
+
+    @cached_property
+    def _slowest(self) -> Check | None:
+        known = [one for one in self.checks if one.is_cost and one.change is not None]
+        return max(known, key=lambda one: one.change or 0.0, default=None)
 
     @property
     def processes_needed(self) -> int | None:
         """Of each run, to decide every time that is open, if ratios are as they were seen; None where
         nothing is open or it cannot be said."""
-        return most_needed([one.needed for one in self._open_times])
+        return most_needed(one.needed for one in self._open("processes"))
 
     @property
     def seeds_needed(self) -> int | None:
         """The same for the seeds that decide metrics."""
-        return most_needed([one.needed for one in self._open_metrics])
+        return most_needed(one.needed for one in self._open("seeds"))
 
-    def sentences(self, lang: str = "en") -> list[str]:
-        """The verdict first, then comparison by comparison, then what would tell where it is open."""
-        words = Words(lang)
-        lead = [self._lead(words)] if len(self.checks) > 1 else []
-        told = [self._named(one, words, "{}") for one in self._by_verdict]
-        return [*lead, *told, *self._needs(words)]
+    def _open(self, kind: str) -> list[Check]:
+        """What more processes, or seeds, would decide."""
+        is_cost = kind == "processes"
+        open_checks = (one for one in self.checks if one.verdict == "cannot tell")
+        return [one for one in open_checks if one.is_cost == is_cost]
+
+    def sentences(self, lang: str = "en", *, cell: str = "{}") -> list[str]:
+        """The verdict first, then comparison by comparison, then what would tell where it is open. Where
+        there are several settings each is named, as `cell` says."""
+        words, ranks = Words(lang), list(OUTCOMES)
+        worst = next(judged for judged, outcome in OUTCOMES.items() if outcome == self.verdict)
+        some = sum(one.verdict == worst for one in self.checks)
+        key = f"gate_{self.verdict.replace(' ', '_')}"
+        texts = [words(key, some=some, all=len(self.checks))] if len(self.checks) > 1 else []
+        names_cells = len({one.cell for one in self.checks}) > 1
+        for one in sorted(self.checks, key=lambda one: ranks.index(one.verdict)):
+            name = f"{cell.format(one.cell)}{words('colon')}" if names_cells else ""
+            texts.append(name + check_sentence(one, words))
+        return [*texts, *filter(None, (needs_sentence(k, self._open(k), words) for k in KINDS))]
 
     def commands(self) -> list[str]:
-        """What to run, with the code of either run, where it is open; none where no command made it."""
-        open_parts = (("processes", self._open_times), ("seeds", self._open_metrics))
-        made = (command_for(self.command, option, part) for option, part in open_parts if part)
-        return [command for command in made if command is not None]
+        """What to run with the code of either run, where it is open: the command that made it, with as many
+        processes or seeds as would decide if all is as it was seen; where nobody would wait for so many,
+        if nothing has changed. Empty where no command made it, or there were as many already."""
+        commands = []
+        for kind, instead_of in KINDS.items():
+            checks = self._open(kind)
+            needed = most_needed(one.needed for one in checks)
+            if needed is None or needed > MOST_ASKED:
+                needed = most_needed(one.needed_unchanged for one in checks)
+            there = min((min(one.num_run, one.num_baseline) for one in checks), default=0)
+            if needed is not None and there < needed <= MOST_ASKED:
+                commands.append(command_with(self.command, f"--{kind} {needed}", instead_of))
+        return [command for command in commands if command is not None]
 
     def markdown(self, lang: str = "en") -> str:
         """One paragraph, for a comment on a pull request."""
         words = Words(lang)
-        lead, *told = [
-            *([self._lead(words)] if len(self.checks) > 1 else []),
-            *(self._named(one, words, "`{}`") for one in self._by_verdict),
-        ]
+        lead, *texts = self.sentences(lang, cell="`{}`")
         again = [words("gate_again", command=f"`{one}`") for one in self.commands()]
-        return words.sentences(f"**{lead}**", *told, *self._needs(words), *again)
+        return words.sentences(f"**{lead}**", *texts, *again)
 
     def differences(self, lang: str = "en") -> str:
         """What else differs between the runs, in a sentence; empty where nothing does."""
-        return differences_text(self.differs, Words(lang))
-
-    @property
-    def _open_times(self) -> list[Check]:
-        return [one for one in self.checks if one.is_cost and one.verdict == "cannot tell"]
-
-    @property
-    def _open_metrics(self) -> list[Check]:
-        return [one for one in self.checks if not one.is_cost and one.verdict == "cannot tell"]
-
-    @property
-    def _by_verdict(self) -> list[Check]:
-        return sorted(self.checks, key=lambda one: ORDER.index(one.verdict))
-
-    def _lead(self, words: Words) -> str:
-        wanted = {"pass": "not worse", "fail": "worse", "cannot tell": "cannot tell"}[self.verdict]
-        some = sum(one.verdict == wanted for one in self.checks)
-        return words(LEADS[self.verdict], some=some, all=len(self.checks))
-
-    def _named(self, check: Check, words: Words, name: str) -> str:
-        """A sentence, after the setting it is about where there are several."""
-        text = check_sentence(check, words)
-        is_alone = len({one.cell for one in self.checks}) == 1
-        return text if is_alone else f"{name.format(check.cell)}{words('colon')}{text}"
-
-    def _needs(self, words: Words) -> list[str]:
-        parts = (("processes", self._open_times), ("seeds", self._open_metrics))
-        return [text for kind, part in parts if (text := needs_sentence(kind, part, words))]
-
-
-# The final metrics of the learn trials of two runs, setting by setting, paired by seed.
-
-BySeed = Mapping[int, float]
-
-
-def metric_names(run: Evidence, baseline: Evidence, asked: Iterable[str]) -> list[str]:
-    """The metrics asked for; an error that names those there are, where a run does not have one."""
-    names = list(asked)
-    for evidence in (run, baseline) if names else ():
-        if not evidence.metrics:
-            raise RecordError(
-                f"{evidence.path}: has no learn trial that ended well; train with `trainlab run`"
-            )
-        for name in names:
-            if name not in evidence.metrics:
-                known = ", ".join(evidence.metrics)
-                near = did_you_mean(name, evidence.metrics)
-                raise SpecError([f"worse: got {name!r}, must be one of {known}{near}"])
-    return names
-
-
-def metric_checks(
-    run: Evidence, baseline: Evidence, cells: Sequence[str], metric: str, margin: float, number: int
-) -> Iterator[Check]:
-    """One per setting; `number` is that of all comparisons of the gate."""
-    sign = 1.0 if run.study.is_better_lower(metric) else -1.0
-    before = {cell: baseline.values(cell, metric) for cell in cells}
-    after = {cell: run.values(cell, metric) for cell in cells}
-    changes, levels = _changes(before, after, cells, sign, resolution_of(run, metric), number)
-    for cell in cells:
-        plain = _plain(cell, metric, before[cell], after[cell], margin)
-        yield _judged(plain, changes.get(cell), sign, levels)
-
-
-def _plain(cell: str, metric: str, before: BySeed, after: BySeed, margin: float) -> Check:
-    """What was seen, not yet judged but where every seed gave the same in both runs."""
-    seeds = _shared(before, after)
-    pair = [[values[seed] for seed in seeds] for values in (before, after)]
-    base, now = (fmean(values) if values else None for values in pair)
-    # Seeds that diverged in one run alone are no values, and must not be passed over.
-    has_diverged = Failures.of(before, after).differ
-    is_same = are_identical(np.array(pair)) and not has_diverged
-    return Check(
-        cell=cell,
-        subject=metric,
-        baseline=base,
-        run=now,
-        change=None if base is None or now is None else now - base,
-        margin=margin,
-        num_baseline=len(before),
-        num_run=len(after),
-        has_diverged=has_diverged,
-        interval=Interval(0.0, 0.0) if is_same else None,
-        verdict="not worse" if is_same else "cannot tell",
-    )
-
-
-def _judged(plain: Check, change: Change | None, sign: float, levels: Levels) -> Check:
-    if change is None or plain.verdict == "not worse":
-        return plain
-    margin = plain.margin
-    ends = sorted((sign * change.low(levels.low), sign * change.high(levels.high)))
-    verdict = change.judged(margin, levels)
-    if verdict == "not worse" and plain.has_diverged:
-        verdict = "cannot tell"
-    is_open = verdict == "cannot tell" and not plain.has_diverged
-    return replace(
-        plain,
-        interval=Interval(*ends),
-        verdict=verdict,
-        needed=change.number_for(change.value, margin, levels) if is_open else None,
-        needed_unchanged=change.number_for(0.0, margin, levels) if is_open else None,
-    )
-
-
-def _changes(
-    before: Mapping[str, BySeed],
-    after: Mapping[str, BySeed],
-    cells: Sequence[str],
-    sign: float,
-    resolution: float,
-    number: int,
-) -> tuple[dict[str, Change], Levels]:
-    """How much worse each cell became, by the sign that makes it so, and the levels of their bounds."""
-    both = {f"before/{cell}": values for cell, values in before.items()}
-    both |= {f"after/{cell}": values for cell, values in after.items()}
-    rows, table = table_of(both)
-    known = [cell for cell in cells if {f"before/{cell}", f"after/{cell}"} <= {*rows}]
-    if not known:
-        return {}, Levels(LEVEL / number)
-    pairs = [(rows.index(f"before/{cell}"), rows.index(f"after/{cell}")) for cell in known]
-    family = compare_cells(sign * table, pair_rows(pairs, len(rows)), resolution=resolution)
-    changes = {
-        cell: change
-        for place, cell in enumerate(known)
-        if (change := _change(family, place, len(_shared(before[cell], after[cell])))) is not None
-    }
-    if not changes:
-        return {}, Levels(LEVEL / number)
-    low = _level(family.critical, LEVEL * len(cells) / number)
-    return changes, Levels(low, _level_of_one(table, pairs), number)
-
-
-def _change(family: Family, place: int, num_seeds: int) -> Change | None:
-    """None where fewer than two seeds are in both runs."""
-    found = family.estimates
-    value, error, freedom = (
-        float(entries[place]) for entries in (found.value, found.error, found.degrees_of_freedom)
-    )
-    if math.isnan(value):
-        return None
-    return Change(
-        value=value,
-        error=error,
-        degrees_of_freedom=freedom,
-        single_error=error * math.sqrt(num_seeds),
-        freedom_each=freedom / (num_seeds - 1),
-    )
-
-
-def _level(critical: Critical, share: float) -> float:
-    """Of each bound, so that in this share of cases one or more of the family are wrong."""
-    score = float(np.quantile(critical.largest_above, 1 - share))
-    return float(special.ndtr(-score))
-
-
-def _level_of_one(table: Floats, pairs: Sequence[tuple[int, int]]) -> float:
-    """Of a bound that is decided alone, beside the others that tell how much values vary: the strictest of
-    pairs that have values of other seeds."""
-    present = tuple(map(tuple, np.isfinite(table).tolist()))
-    shapes = {(present[a], present[b]): (a, b) for a, b in pairs}
-    designs = (Design(rows_of(pair_rows([pair], len(table))), present) for pair in shapes.values())
-    return min(LEVEL, *(_level(critical_of(one), LEVEL) for one in designs))
-
-
-def _shared(before: BySeed, after: BySeed) -> list[int]:
-    """Seeds that ended with a finite value in both."""
-    both = sorted(before.keys() & after.keys())
-    return [seed for seed in both if math.isfinite(before[seed]) and math.isfinite(after[seed])]
-
-
-DEFAULT_SLOWER = 0.05
-"""The margin on the time of a step where nothing else is asked about."""
+        words = Words(lang)
+        parts = [
+            f"{words.differing(one.what)} {words.level(one.first)} → {words.level(one.second)}"
+            for one in self.differs
+        ]
+        if len(parts) > MOST_DIFFERENCES:
+            parts[MOST_DIFFERENCES:] = ["…"]
+        listed = words("list_semicolon").join(parts)
+        return words("gate_differs", differences=listed) if parts else ""
 
 
 def gate_of(
@@ -756,51 +583,38 @@ def gate_of(
     worse = worse or {}
     margin = DEFAULT_SLOWER if slower is None and not worse else slower
     _check_margins(margin, worse)
-    check_finished(run)
-    check_finished(baseline)
-    cells = shared_cells(run, baseline)
-    metrics = metric_names(run, baseline, worse)
+    check_comparable(run, baseline)
+    of_run, of_baseline = ([cell.id for cell in one.cells] for one in (run, baseline))
+    cells = [cell for cell in of_baseline if cell in of_run]
+    check_metrics(run, baseline, worse)
     measured = None if margin is None else mode_of(run, baseline, mode)
-    pairs = trial_pairs(run, baseline, cells.both, measured, bool(metrics))
+    pairs = trial_pairs(run, baseline, cells, measured, bool(worse))
     check_same_settings(run, pairs)
-    if measured is not None:
+    checks: list[Check] = []
+    disturbed: list[Disturbance] = []
+    number = len(cells) * ((measured is not None) + len(worse))
+    if margin is not None and measured is not None:
         check_same_machine(run, baseline, any_host)
+        checks += cost_checks(run, baseline, cells, measured, margin, number)
+        disturbed = [o for side in (run, baseline) for o in disturbances(side, cells, measured)]
+    for metric, amount in worse.items():
+        checks += metric_checks(run, baseline, cells, metric, amount, number)
+    # Whatever else differs: the code, what settings became, packages, commits.
+    differs = [c for ours, theirs in pairs for c in trial_confounds(theirs, ours, frozenset())]
+    differs += run_confounds(_machine(baseline), _machine(run))
     return Gate(
         run=run.path,
         baseline=baseline.path,
         command=run.record.command,
         mode=measured,
-        checks=_checks(run, baseline, cells, margin, measured, {m: worse[m] for m in metrics}),
-        only_run=cells.only_run,
-        only_baseline=cells.only_baseline,
-        differs=other_differences(run, baseline, pairs),
-        disturbed=()
-        if measured is None
-        else tuple(
-            one for side in (run, baseline) for one in disturbances(side, cells.both, measured)
-        ),
+        checks=tuple(checks),
+        only_run=tuple(cell for cell in of_run if cell not in cells),
+        only_baseline=tuple(cell for cell in of_baseline if cell not in cells),
+        differs=tuple(dict.fromkeys(differs)),
+        disturbed=tuple(disturbed),
         num_failed=sum(trial.state == "failed" for trial in run.trials),
-        left_out=tuple(
-            f"{one.path}: {lost.reason}" for one in (run, baseline) for lost in one.damaged
-        ),
+        left_out=tuple(f"{s.path}: {lost.reason}" for s in (run, baseline) for lost in s.damaged),
     )
-
-
-def _checks(
-    run: Evidence,
-    baseline: Evidence,
-    cells: CellsOfRuns,
-    slower: float | None,
-    mode: str | None,
-    worse: Mapping[str, float],
-) -> tuple[Check, ...]:
-    number = len(cells.both) * ((mode is not None) + len(worse))
-    checks: list[Check] = []
-    if mode is not None and slower is not None:
-        checks += cost_checks(run, baseline, cells.both, mode, slower, number)
-    for metric, amount in worse.items():
-        checks += metric_checks(run, baseline, cells.both, metric, amount, number)
-    return tuple(checks)
 
 
 def _check_margins(slower: float | None, worse: Mapping[str, float]) -> None:
