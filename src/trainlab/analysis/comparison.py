@@ -3,25 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from trainlab import __version__
+from trainlab.analysis import document, factors
 from trainlab.analysis.answer import Sentence, notices, size_text, times
 from trainlab.analysis.charts import CellValue, CellValues, dot_chart
 from trainlab.analysis.cost import ratios_between
-from trainlab.analysis.document import (
-    Block,
-    Document,
-    Entry,
-    Figure,
-    Notice,
-    Paragraph,
-    Section,
-    Statement,
-    Statements,
-    Table,
-    figure_id,
-)
+from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
@@ -30,26 +18,17 @@ from trainlab.analysis.evidence import (
     run_confounds,
     trial_confounds,
 )
-from trainlab.analysis.factors import (
-    MOST_VALUES,
-    at_confidence,
-    difference_within,
-    subject_text,
-    verdict_entry,
-)
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES
 from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
-from trainlab.analysis.tables import Field, name, table_of, value, within
+from trainlab.analysis.tables import name, table_of, value, within
 from trainlab.errors import RecordError
-from trainlab.record.study_record import Environment
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import is_builtin
-from trainlab.stats.cost_ratio import CostComparison
 from trainlab.stats.means import Interval
-from trainlab.stats.verdict import Comparison, Verdict, compare_all
+from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_difference, metric_value
 
@@ -67,17 +46,12 @@ class CellComparison:
     """B over A for a cost, B minus A for a metric."""
     interval: Interval | None
     """The 95% interval of the change."""
-    comparison: Comparison | CostComparison
+    verdict: Verdict
 
     @property
     def is_cost(self) -> bool:
         """Whether it is a cost, whose change is a ratio; otherwise a metric."""
-        return isinstance(self.comparison, CostComparison)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict of the comparison."""
-        return self.comparison.verdict
+        return self.subject.endswith("/sample_us")
 
 
 @dataclass(frozen=True)
@@ -92,12 +66,8 @@ class SideBySide:
     """What differs between the cells, the machines and the software: the answer to "why"."""
 
 
-class CellPair(NamedTuple):
-    """The same cell in both runs: a name for it, and its id in each."""
-
-    name: str
-    a: str
-    b: str
+CellPair = tuple[str, str, str]
+"""The same cell in both runs: a name for it, and its id in each."""
 
 
 def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...]:
@@ -123,13 +93,16 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
         raise RecordError(
             f"compare: no setting in common: {', '.join(ids_a)} against {', '.join(ids_b)}"
         )
-    machines = run_confounds(first.environment, second.environment)
+    _, both_a, both_b = map(set, zip(*pairs, strict=True))
     return SideBySide(
         learned=tuple(_learned(first, second, pairs)),
         costs=tuple(_costs(first, second, pairs)),
-        only_a=tuple(cell for cell in ids_a if cell not in {pair.a for pair in pairs}),
-        only_b=tuple(cell for cell in ids_b if cell not in {pair.b for pair in pairs}),
-        confounds=(*_cell_confounds(first, second, pairs), *machines),
+        only_a=tuple(cell for cell in ids_a if cell not in both_a),
+        only_b=tuple(cell for cell in ids_b if cell not in both_b),
+        confounds=(
+            *_cell_confounds(first, second, pairs),
+            *run_confounds(first.environment, second.environment),
+        ),
     )
 
 
@@ -149,7 +122,7 @@ def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
         if other.study.all_cells != first.study.all_cells:
             problems.append("their cells or settings differ")
         else:
-            same = [CellPair(cell.id, cell.id, cell.id) for cell in first.cells]
+            same = [(cell.id, cell.id, cell.id) for cell in first.cells]
             problems += [str(confound) for confound in _cell_confounds(first, other, same)]
         for cell, seeds in other.learned.items():
             if in_both := learned.get(cell, {}).keys() & seeds.keys():
@@ -199,7 +172,7 @@ def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:
         for b in candidates:
             if (shared := _without_device(a)) == _without_device(b):
                 name = b if a == shared else a if b in (a, shared) else shared
-                pairs.append(CellPair(name, a, b))
+                pairs.append((name, a, b))
     return pairs
 
 
@@ -207,57 +180,62 @@ def _cell_confounds(
     first: Evidence, second: Evidence, pairs: list[CellPair]
 ) -> tuple[Confound, ...]:
     """Settings, what they became, and data: whatever differs between trials of the same cell."""
+
+    def done(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
+        """One trial of each kind that is done."""
+        learned = [learned.trial for learned in evidence.learned.get(cell, {}).values()]
+        measured = [m.trial for m in evidence.measured if m.trial.cell == cell]
+        return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
+
     confounds: dict[str, Confound] = {}
     for _, cell_a, cell_b in pairs:
-        done_a, done_b = _done_trials(first, cell_a), _done_trials(second, cell_b)
+        done_a, done_b = done(first, cell_a), done(second, cell_b)
         for kind in sorted(done_a.keys() & done_b.keys()):
             for confound in trial_confounds(done_a[kind], done_b[kind], frozenset()):
                 confounds.setdefault(str(confound), confound)
     return tuple(confounds.values())
 
 
-def _done_trials(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
-    """One trial of each kind that is done."""
-    learned = [learned.trial for learned in evidence.learned.get(cell, {}).values()]
-    measured = [m.trial for m in evidence.measured if m.trial.cell == cell]
-    return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
-
-
 def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
-    in_both = [pair for pair in pairs if first.learned.get(pair.a) and second.learned.get(pair.b)]
+    in_both = [
+        (cell, a, b) for cell, a, b in pairs if first.learned.get(a) and second.learned.get(b)
+    ]
     for metric in compared_metrics(first):
         # A cell of the one run and the same cell of the other are two cells here.
-        values = {f"A/{pair.a}": first.values(pair.a, metric) for pair in in_both}
-        values |= {f"B/{pair.b}": second.values(pair.b, metric) for pair in in_both}
+        values = {f"A/{a}": first.values(a, metric) for _, a, _ in in_both}
+        values |= {f"B/{b}": second.values(b, metric) for _, _, b in in_both}
         limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
         comparisons = compare_all(
             values,
-            [(f"A/{pair.a}", f"B/{pair.b}") for pair in in_both],
+            [(f"A/{a}", f"B/{b}") for _, a, b in in_both],
             first.study.margins.get(metric),
             resolution=resolution_of(first, metric),
             most=limits.high - limits.low,
         )
-        for pair, comparison in zip(in_both, comparisons, strict=True):
-            a, b, interval = comparison.mean_a, comparison.mean_b, comparison.interval
+        for (cell, _, _), found in zip(in_both, comparisons, strict=True):
+            a, b = found.mean_a, found.mean_b
             if a is not None and b is not None:
-                yield CellComparison(pair.name, metric, a, b, b - a, interval, comparison)
+                yield CellComparison(cell, metric, a, b, b - a, found.interval, found.verdict)
 
 
 def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
     for mode in MODES:
         measured = [
-            (pair.name, a, b)
-            for pair in pairs
-            if (a := first.measurement(pair.a, mode)) and (b := second.measurement(pair.b, mode))
+            (cell, one, other)
+            for cell, a, b in pairs
+            if (one := first.measurement(a, mode)) and (other := second.measurement(b, mode))
         ]
         comparisons = ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
-        for (cell, a, b), comparison in zip(measured, comparisons, strict=True):
-            us_a, us_b = a.summary.sample_us.value, b.summary.sample_us.value
-            is_equivalent = comparison.verdict == "equivalent"
-            change = comparison.ratio.value
-            interval = comparison.equivalence if is_equivalent else comparison.ratio.interval
+        for (cell, a, b), found in zip(measured, comparisons, strict=True):
+            is_equivalent = found.verdict == "equivalent"
             yield CellComparison(
-                cell, f"{mode}/sample_us", us_a, us_b, change, interval, comparison
+                cell,
+                f"{mode}/sample_us",
+                a.summary.sample_us.value,
+                b.summary.sample_us.value,
+                found.ratio.value,
+                found.equivalence if is_equivalent else found.ratio.interval,
+                found.verdict,
             )
 
 
@@ -271,55 +249,37 @@ def beside_table(
 ) -> Table:
     """One figure of one cell per row, in both runs."""
 
+    def entry(pair: CellComparison, value: float) -> Entry:
+        text = figure(value) if pair.is_cost else metric_value(pair.subject, value)
+        return Entry(text, value)
+
+    def change(pair: CellComparison) -> Entry:
+        """How many times as much, or the difference."""
+        if pair.is_cost:
+            return Entry(words("times", value=figure(pair.change)))
+        return Entry(metric_difference(pair.subject, pair.change, words("points")))
+
     def interval(pair: CellComparison) -> Entry:
         if pair.is_cost:
-            return at_confidence(within(pair.interval), pair.verdict)
-        return difference_within(pair.subject, pair.interval, pair.verdict)
+            return factors.at_confidence(within(pair.interval), pair.verdict)
+        return factors.difference_within(pair.subject, pair.interval, pair.verdict)
 
     return table_of(
         caption,
         [
             name(words("cell"), lambda pair: pair.cell),
-            name(words("figure"), lambda pair: subject_text(pair.subject, words)),
-            value("A", lambda pair: Entry(value_text(pair, pair.a), pair.a)),
-            value("B", lambda pair: Entry(value_text(pair, pair.b), pair.b)),
-            value(words("compare_b_over_a"), lambda pair: Entry(change_text(pair, words))),
+            name(words("figure"), lambda pair: factors.subject_text(pair.subject, words)),
+            value("A", lambda pair: entry(pair, pair.a)),
+            value("B", lambda pair: entry(pair, pair.b)),
+            value(words("compare_b_over_a"), change),
             value(words("interval"), interval),
-            name(words("verdict"), lambda pair: verdict_entry(pair.verdict, words)),
+            name(words("verdict"), lambda pair: factors.verdict_entry(pair.verdict, words)),
         ],
         pairs,
         note,
         cell=lambda pair: pair.cell,
         is_sortable=True,
     )
-
-
-def value_text(pair: CellComparison, value: float) -> str:
-    """One of the two values, as a cost or as a metric."""
-    return figure(value) if pair.is_cost else metric_value(pair.subject, value)
-
-
-def change_text(pair: CellComparison, words: Words) -> str:
-    """From A to B: how many times as much, or the difference."""
-    if pair.is_cost:
-        return words("times", value=figure(pair.change))
-    return metric_difference(pair.subject, pair.change, words("points"))
-
-
-def machine_table(first: Environment, second: Environment, words: Words) -> Table:
-    """Machine and software of both runs, a row per fact."""
-    a, b = environment_rows(first, words), environment_rows(second, words)
-
-    def values(rows: Sequence[tuple[str, str]], fact: str) -> str:
-        return words("list_semicolon").join(text for key, text in rows if key == fact)
-
-    fields: list[Field[str]] = [
-        name(words("what"), str),
-        name("A", lambda fact: values(a, fact)),
-        name("B", lambda fact: values(b, fact)),
-    ]
-    facts = dict.fromkeys(fact for fact, _ in (*a, *b))
-    return table_of(words("compare_machines"), fields, facts)
 
 
 def difference_table(confounds: Sequence[Confound], words: Words) -> Table:
@@ -345,12 +305,13 @@ ALIKE = 1.05
 
 
 def compared_sentences(compared: SideBySide, words: Words) -> Iterator[Sentence]:
-    """Training, inference, then each metric that was compared first."""
-    for mode in ("train", "inference"):
+    """Training, inference, then the metric that was compared first."""
+    for mode in MODES:
         pairs = [pair for pair in compared.costs if pair.subject == f"{mode}/sample_us"]
         if pairs:
             yield Sentence(words.tidy(_speed(mode, pairs, words)), "costs")
-    for metric in list(dict.fromkeys(pair.subject for pair in compared.learned))[:1]:
+    if compared.learned:
+        metric = compared.learned[0].subject
         pairs = [pair for pair in compared.learned if pair.subject == metric]
         yield Sentence(words.tidy(_learned_compared(metric, pairs, words)), "learning")
 
@@ -359,11 +320,10 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
         return words(f"compared_speed_{mode}_open", number=len(pairs))
-    gains = sorted(1 / pair.change for pair in told)
-    key = "faster" if gains[0] > 1 else "slower" if gains[-1] < 1 else "both"
-    if key == "slower":
-        gains = sorted(1 / gain for gain in gains)
-    if key == "both":
+    gains, key = sorted(1 / pair.change for pair in told), "faster"
+    if gains[-1] < 1:
+        gains, key = sorted(pair.change for pair in told), "slower"
+    if gains[0] <= 1:
         parts = words("list_semicolon").join(
             words("compared_at", times=times(1 / pair.change), setting=pair.cell)
             for pair in told[:MOST_NAMED]
@@ -405,16 +365,26 @@ def comparison_of(
     words = Words(lang)
     a, b = first.evidence, second.evidence
     name_a, name_b = labels or (a.name, b.name)
-    machines = machine_table(a.environment, b.environment, words)
-    learned = beside_table(words("compare_learned_table"), compared.learned, words)
+    figures = _cost_figures(compared.costs, words)
+    told = [document.Statement(s.text, s.section) for s in compared_sentences(compared, words)]
+    lead = document.Statements(tuple(told), is_lead=True)
+    # The chart that shows the first sentence stands beside it, the others with the costs.
+    answer: list[document.Block] = [lead if told else Paragraph(words("no_findings")), *figures[:1]]
     sections = [
-        _answer(compared, words),
-        Section("environment", words("environment"), (machines,)),
-        _costs_comparison(compared.costs, words),
-        Section("learning", words("compare_learned"), (learned,)) if learned.rows else None,
-        _operators(first, second, words),
-        _differences(compared, words),
+        Section("answer", words("compare_answer"), tuple(answer)),
+        Section("environment", words("environment"), (_machine_table(a, b, words),)),
     ]
+    if compared.costs:
+        caption, note = words("compare_costs_table"), words("compare_costs_note")
+        table = beside_table(caption, compared.costs, words, note)
+        sections.append(Section("costs", words("compare_costs"), (*figures[1:], table)))
+    if compared.learned:
+        learned = beside_table(words("compare_learned_table"), compared.learned, words)
+        sections.append(Section("learning", words("compare_learned"), (learned,)))
+    if operators := _operator_tables(first, second, words):
+        intro = Paragraph(words("operators_intro"))
+        sections.append(Section("operators", words("operators"), (intro, *operators)))
+    sections.append(Section("differs", words("compare_differs"), _differences(compared, words)))
     return Document(
         title=words("compare_title", workload=a.study.workload, first=name_a, second=name_b),
         subtitle=words(
@@ -427,82 +397,71 @@ def comparison_of(
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=tuple(
-            Notice(f"{name}: {notice.text}", notice.tone)
-            for name, run in (("A", first), ("B", second))
-            for notice in notices(run, words)
+            replace(notice, text=f"{run}: {notice.text}")
+            for run, data in (("A", first), ("B", second))
+            for notice in notices(data, words)
         ),
-        sections=tuple(section for section in sections if section is not None),
+        sections=tuple(sections),
         cells=tuple(dict.fromkeys(pair.cell for pair in (*compared.costs, *compared.learned))),
     )
 
 
-def _answer(compared: SideBySide, words: Words) -> Section:
-    """The answer in a few sentences, and the chart that shows the first of them."""
-    told = tuple(Statement(one.text, one.section) for one in compared_sentences(compared, words))
-    blocks: list[Block] = (
-        [Statements(told, is_lead=True)] if told else [Paragraph(words("no_findings"))]
-    )
-    blocks += _figures(compared.costs, words)[:1]
-    return Section("answer", words("compare_answer"), tuple(blocks))
+def _machine_table(first: Evidence, second: Evidence, words: Words) -> Table:
+    """Machine and software of both runs, a row per fact; several GPUs are one fact."""
+    sides = [environment_rows(one.environment, words) for one in (first, second)]
+    rows = [
+        (fact, *(words("list_semicolon").join(t for f, t in side if f == fact) for side in sides))
+        for fact in dict.fromkeys(fact for side in sides for fact, _ in side)
+    ]
+    columns = (document.Column(heading) for heading in (words("what"), "A", "B"))
+    entries = (document.Row(tuple(map(Entry, row))) for row in rows)
+    return Table(words("compare_machines"), tuple(columns), tuple(entries))
 
 
-def _costs_comparison(costs: Sequence[CellComparison], words: Words) -> Section | None:
-    if not costs:
-        return None
-    # The first stands beside the answer.
-    blocks: list[Block] = [*_figures(costs, words)[1:]]
-    note = words("compare_costs_note")
-    blocks.append(beside_table(words("compare_costs_table"), costs, words, note))
-    return Section("costs", words("compare_costs"), tuple(blocks))
+def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:
+    """Of each mode, A and B of every cell as two dots."""
+    figures = []
+    for subject in dict.fromkeys(pair.subject for pair in costs):
+        pairs = [pair for pair in costs if pair.subject == subject]
+        values = [
+            CellValue(pair.cell, run, value)
+            for pair in pairs
+            for run, value in (("A", pair.a), ("B", pair.b))
+        ]
+        title = factors.subject_text(subject, words)
+        told = words.listed(
+            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}"
+            for pair in pairs[: factors.MOST_VALUES]
+        )
+        drawn = CellValues(subject.replace("/", "_"), tuple(values))
+        figures.append(
+            Figure(
+                id=document.figure_id("beside", subject.replace("_", "-")),
+                caption=title,
+                alt=words("final_alt", metric=title, values=told),
+                spec=dot_chart(drawn, title, words, is_by_run=True),
+            )
+        )
+    return figures
 
 
-def _figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:
-    subjects = dict.fromkeys(pair.subject for pair in costs)
+def _operator_tables(first: RunData, second: RunData, words: Words) -> list[Table]:
+    """The top ten of the first profiled cell of each run, by mode; only modes profiled in both."""
     return [
-        _figure(subject, [pair for pair in costs if pair.subject == subject], words)
-        for subject in subjects
+        replace(table, caption=f"{run}: {table.caption}")
+        for mode in MODES
+        if first.profiled(mode) and second.profiled(mode)
+        for run, data in (("A", first), ("B", second))
+        for table in [operator_table(data.profiled(mode)[0], words)]
     ]
 
 
-def _figure(subject: str, pairs: Sequence[CellComparison], words: Words) -> Figure:
-    """A and B of every cell, as two dots."""
-    values = tuple(
-        CellValue(pair.cell, run, value)
-        for pair in pairs
-        for run, value in (("A", pair.a), ("B", pair.b))
-    )
-    title = subject_text(subject, words)
-    values_text = words.listed(
-        f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
-    )
-    return Figure(
-        id=figure_id("beside", subject.replace("_", "-")),
-        caption=title,
-        alt=words("final_alt", metric=title, values=values_text),
-        spec=dot_chart(CellValues(subject.replace("/", "_"), values), title, words, is_by_run=True),
-    )
-
-
-def _operators(first: RunData, second: RunData, words: Words) -> Section | None:
-    """The top ten of the first profiled cell of each run, by mode; only modes profiled in both."""
-    blocks: list[Block] = []
-    for mode in MODES:
-        profiled = first.profiled(mode), second.profiled(mode)
-        if all(profiled):
-            for name, (measurement, *_) in zip("AB", profiled, strict=True):
-                table = operator_table(measurement, words)
-                blocks.append(replace(table, caption=f"{name}: {table.caption}"))
-    if not blocks:
-        return None
-    return Section("operators", words("operators"), (Paragraph(words("operators_intro")), *blocks))
-
-
-def _differences(compared: SideBySide, words: Words) -> Section:
-    blocks: list[Block] = [Paragraph(words("compare_nothing"))]
+def _differences(compared: SideBySide, words: Words) -> tuple[document.Block, ...]:
+    blocks: list[document.Block] = [Paragraph(words("compare_nothing"))]
     if compared.confounds:
         table = difference_table(compared.confounds, words)
         blocks = [Paragraph(words("compare_differs_intro")), table]
     for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
         if cells:
             blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
-    return Section("differs", words("compare_differs"), tuple(blocks))
+    return tuple(blocks)
