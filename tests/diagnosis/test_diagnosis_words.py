@@ -3,7 +3,7 @@
 from typing import Any
 
 from diagnosed_runs import record_of
-from trainlab.analysis.diagnosis import REASONS, answer_lines, diagnosis_document, open_lines
+from trainlab.analysis.diagnosis import answer_lines, diagnosis_document, open_lines
 from trainlab.record.script_record import LimitName, LimitRow, TriedRow
 from trainlab.report.markdown import markdown_of
 from trainlab.spec.script import CHANGE_NAMES, WITH_VALUE
@@ -86,7 +86,5 @@ def test_every_limit_and_every_change_has_its_words_in_every_language() -> None:
             limits = record_of(row(limit, one, text="track()", line=3, number=2e6))
             assert len(list(answer_lines(limits, words))) == 3
             assert "train.py" in markdown_of(diagnosis_document(limits, words))
-        for reason in REASONS:
-            assert words(f"reason_{reason}")
         for name in CHANGE_NAMES:
             assert words(f"change_{name}", value="7" if name in WITH_VALUE else "")

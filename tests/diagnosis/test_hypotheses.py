@@ -8,10 +8,11 @@ from trainlab.analysis.diagnosis import (
     Hypothesis,
     asked_for,
     chosen,
-    growth_bytes,
     hypotheses_of,
+    is_rare,
     update_parts_ms,
 )
+from trainlab.analysis.scripts import growth
 from trainlab.errors import SpecError
 from trainlab.record.script_record import (
     GrowingRow,
@@ -133,10 +134,10 @@ def test_what_is_written_between_steps_is_logging() -> None:
 
 def test_what_is_written_now_and_then_counts_by_the_mean() -> None:
     always = watched(COMPUTE | {"other": 8.0}, samples={"logging": 95, "other": 5})
-    assert not first(always).is_rare
+    assert not is_rare(always, "logging")
     other = [800.0 if step % 100 == 50 else 0.1 for step in range(1, NUM_STEPS + 1)]
     steps_ms = always.steps_ms | {"other": other}
-    assert first(always.model_copy(update={"steps_ms": steps_ms})).is_rare
+    assert is_rare(always.model_copy(update={"steps_ms": steps_ms}), "logging")
 
 
 def test_a_small_batch_is_made_larger_by_the_scripts_own_argument() -> None:
@@ -177,9 +178,9 @@ def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors()
 
 def test_memory_that_settles_is_no_leak() -> None:
     settled = [(step, 10**8 + 10**6 * min(step, 20)) for step in range(1, 100, 5)]
-    assert growth_bytes(settled) is None
+    assert growth(watched(COMPUTE, memory=settled)) is None
     wavering = [(step, 10**8 + 10**7 * (step % 2)) for step in range(1, 100)]
-    assert growth_bytes(wavering) is None
+    assert growth(watched(COMPUTE, memory=wavering)) is None
 
 
 def test_the_most_promising_are_chosen_and_one_where_none_promises_anything() -> None:

@@ -8,56 +8,33 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import product
 from typing import Any, get_args
 
 import numpy as np
 from scipy import special
 
 from trainlab import __version__
-from trainlab.analysis.document import (
-    Block,
-    Column,
-    Document,
-    Entry,
-    Mark,
-    Paragraph,
-    Row,
-    Section,
-    Statement,
-    Statements,
-    Table,
-)
+from trainlab.analysis import document
+from trainlab.analysis.document import Block, Document, Entry, Paragraph, Section, Table
 from trainlab.analysis.finding import RunData
+from trainlab.analysis.scripts import growth
 from trainlab.analysis.tables import Field, name, number, share, table_of, value
 from trainlab.errors import SpecError
+from trainlab.record import script_record
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.script_record import (
-    DiagnosisRecord,
-    LimitName,
-    LimitRow,
-    LimitVerdict,
-    StatementRow,
-    TriedRow,
-    WatchedRecord,
-)
+from trainlab.record.script_record import DiagnosisRecord, LimitName, TriedRow, WatchedRecord
+from trainlab.spec import script as changes_of
 from trainlab.spec.base import did_you_mean
-from trainlab.spec.script import (
-    CHANGE_NAMES,
-    WITH_NUMBER,
-    ChangeName,
-    batch_size_argument_of,
-    change_parts,
-)
+from trainlab.spec.script import ChangeName, change_parts
 from trainlab.spec.study import BASE
-from trainlab.stats.contrasts import Floats
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, levels
 from trainlab.words import Words
 from trainlab.words.numbers import MIB
 
 FIRST_STEPS = 5
-"""What they take is start-up; memory grows in them in any script."""
+"""What they take is start-up."""
 BETWEEN = ("other", "prepare")
 COMPUTING = ("forward", "loss", "backward")
 HAVE_FUSED, FUSED_SAVES = ("Adam", "AdamW", "SGD", "Adagrad"), 0.6
@@ -71,9 +48,6 @@ PURE = 0.8
 """Share of a statement's samples that must lie where it is blamed for."""
 ENCLOSING = 0.01
 """Share of them in backward passes and updates from which on it holds the training itself."""
-MIN_GROWTH_BYTES, MIN_GROWN_BYTES, MIN_LOOKS = 50_000, 16 * 2**20, 6
-STEADY = 0.8
-"""Share of the pairs of looks between which memory must have grown."""
 MIN_POTENTIAL = 0.05
 """What could save less is not tried, unless nothing could save more."""
 REMEDIED = 0.10
@@ -101,30 +75,35 @@ SURE_GAIN = 0.03
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
 MIN_BENCHES, MIN_SHARED_ROUNDS = 2, 5
-ORDER: Mapping[LimitVerdict, int] = {
-    "confirmed": 0,
-    "cannot tell": 1,
-    "not tried": 2,
-    "refuted": 3,
+MARKS: Mapping[script_record.LimitVerdict, document.Mark] = {
+    "confirmed": "different",
+    "cannot tell": "cannot tell",
+    "not tried": "cannot tell",
+    "refuted": "equivalent",
 }
+"""Verdicts as they rank, the most important first, and how a table shows them."""
+RANKS = list(MARKS)
+BUSY_CORES = 0.3
+MOST_ADVISED = 30
+"""More processes than this nobody will wait for."""
 
 
-def update_parts_ms(record: WatchedRecord) -> dict[str, float]:
+def update_parts_ms(watched: WatchedRecord) -> dict[str, float]:
     """Milliseconds of an update by part, tests included; what lies between torch's calls is `logging`,
     where something was written, or `between`. Empty where no update was seen."""
-    later = [place for place, step in enumerate(record.steps) if step > FIRST_STEPS]
+    later = [place for place, step in enumerate(watched.steps) if step > FIRST_STEPS]
     if not later:
         return {}
     parts = {
         name: statistics.fmean(values[place] for place in later)
-        for name, values in record.steps_ms.items()
+        for name, values in watched.steps_ms.items()
     }
     between_ms = sum(parts.pop(name, 0.0) for name in BETWEEN)
-    writing = record.samples.get("logging", 0)
-    share = writing / ((writing + sum(record.samples.get(name, 0) for name in BETWEEN)) or 1)
+    writing = watched.samples.get("logging", 0)
+    share = writing / ((writing + sum(watched.samples.get(name, 0) for name in BETWEEN)) or 1)
     parts["between"] = (1 - share) * between_ms
     parts["logging"] = share * between_ms
-    parts["evaluation"] = 1e3 * record.parts_s.get("evaluation", 0.0) / record.num_steps
+    parts["evaluation"] = 1e3 * watched.parts_s.get("evaluation", 0.0) / watched.num_steps
     return {name: ms for name, ms in parts.items() if ms > 0}
 
 
@@ -146,34 +125,32 @@ class Hypothesis:
     number: float | None = None
     reason: str = ""
     """Why nothing can be tried, by its key among the words."""
-    is_rare: bool = False
-    """Whether it happens in some updates only: then their mean counts, not the usual one."""
 
 
-def hypotheses_of(record: WatchedRecord, *, cores: int, source: str) -> tuple[Hypothesis, ...]:
+def hypotheses_of(watched: WatchedRecord, *, cores: int, source: str) -> tuple[Hypothesis, ...]:
     """The most promising first; `source` is the script's text."""
-    parts = update_parts_ms(record)
+    parts = update_parts_ms(watched)
+    if not parts:
+        return ()
     total = sum(parts.values())
     shares = {name: ms / total for name, ms in parts.items()}
     found = (
-        replace(one, is_rare=_is_rare(record, one.limit))
-        for one in (
-            *_in_calls(record, shares, cores),
-            *_in_script(record, shares),
-            *_batch_size(record, source),
-            *_threads(record, shares, cores, total),
-            *_memory(record),
-        )
+        *_in_calls(watched, shares, cores),
+        *_in_script(watched, shares),
+        *_batch_size(watched, source),
+        *_threads(watched, shares, cores, total),
+        *_memory(watched),
     )
-    return tuple(sorted(found, key=lambda one: -one.potential)) if parts else ()
+    return tuple(sorted(found, key=lambda one: -one.potential))
 
 
-def _is_rare(record: WatchedRecord, limit: LimitName) -> bool:
-    """Whether most of what a limit takes, it takes in few updates."""
+def is_rare(watched: WatchedRecord, limit: LimitName) -> bool:
+    """Whether most of what a limit takes, it takes in few updates: then their mean counts, not the usual
+    one."""
     if limit == "evaluation":
         return True
     part = "other" if limit in ("logging", "between") else limit
-    times = zip(record.steps, record.steps_ms.get(part, []), strict=False)
+    times = zip(watched.steps, watched.steps_ms.get(part, []), strict=False)
     values = [ms for step, ms in times if step > FIRST_STEPS]
     return bool(values) and statistics.median(values) < 0.5 * statistics.fmean(values)
 
@@ -196,12 +173,12 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
         if (limit := next((name for name in names if name == text), None)) is not None:
             picked[limit] = limits.get(limit, Hypothesis(limit=limit, reason="not_seen"))
             continue
-        if text.partition("=")[0] not in CHANGE_NAMES:
-            known = dict.fromkeys((*names, *CHANGE_NAMES))
+        if text.partition("=")[0] not in changes_of.CHANGE_NAMES:
+            known = dict.fromkeys((*names, *changes_of.CHANGE_NAMES))
             rule = f"must be one of {', '.join(known)}{did_you_mean(text, known)}"
             raise SpecError([f"--try: got {text!r}, {rule}"])
         name, value = change_parts(text, "--try")
-        if name in WITH_NUMBER and not value.isdecimal():
+        if name in changes_of.WITH_NUMBER and not value.isdecimal():
             raise SpecError([f"--try: got {text!r}, must have a whole number, as {name}=1"])
         limit = LIMIT_OF[name]
         before = picked[limit].changes if limit in picked else ()
@@ -210,16 +187,16 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
     return tuple(picked.values())
 
 
-def device_of(record: WatchedRecord) -> str:
+def device_of(watched: WatchedRecord) -> str:
     """`cuda` where a model is on a GPU, else `cpu`."""
-    return "cuda" if any("cuda" in one.devices for one in record.models) else "cpu"
+    return "cuda" if any("cuda" in one.devices for one in watched.models) else "cpu"
 
 
 def _in_calls(
-    record: WatchedRecord, shares: Mapping[str, float], cores: int
+    watched: WatchedRecord, shares: Mapping[str, float], cores: int
 ) -> Iterator[Hypothesis]:
     """What torch's own calls take: the data, their transfer, the optimizer."""
-    loaders = [one for one in record.loaders if one.is_trained_on]
+    loaders = [one for one in watched.loaders if one.is_trained_on]
     if "data" in shares and loaders:
         workers = loaders[0].num_workers
         is_remedied = cores > 1 and shares["data"] >= REMEDIED
@@ -227,42 +204,52 @@ def _in_calls(
         yield _guess(shares, "data", 1.0, "same_batch", remedies=more, number=workers)
     if "transfer" in shares and not all(one.pin_memory for one in loaders):
         yield _guess(shares, "transfer", 0.5, "pin_memory")
-    slow = [one for one in record.optimizers if one.code != "fused"]
+    slow = [one for one in watched.optimizers if one.code != "fused"]
     if "optimizer" in shares and slow:
         can = any(one.name in HAVE_FUSED for one in slow)
-        found = _guess(shares, "optimizer", FUSED_SAVES, "fused", text=slow[0].name)
-        yield found if can else replace(found, changes=(), reason="no_fused_code")
+        change, reason = (("fused",), "") if can else ((), "no_fused_code")
+        yield _guess(shares, "optimizer", FUSED_SAVES, *change, text=slow[0].name, reason=reason)
 
 
-def _in_script(record: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
-    """What statements of the script take: tests, logging, what lies between torch's calls."""
+def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
+    """What statements of the script take: tests, logging, what lies between torch's calls. To show it, the
+    statement that is seen most often there is left out."""
 
-    def blamed(limit: LimitName, *parts: str) -> tuple[Hypothesis, StatementRow | None]:
-        """The statement that is most often seen there, shown by leaving it out."""
-        row = _blamed(record, parts)
-        if row is None:
-            return _guess(shares, limit, 1.0, reason="no_statement"), None
-        change = f"without={row.line}"
-        return _guess(shares, limit, 1.0, change, line=row.line, text=row.text), row
+    def seen(row: script_record.StatementRow, parts: Collection[str]) -> int:
+        return sum(row.samples.get(name, 0) for name in parts)
+
+    def blamed(limit: LimitName, *parts: str) -> Hypothesis:
+        """By the statement under way most often during these parts, and hardly ever otherwise."""
+        rows = [
+            row
+            for row in watched.statements
+            if seen(row, parts) >= PURE * sum(row.samples.values())
+            # Only what holds the loop has samples of what every update does.
+            and seen(row, ("backward", "optimizer")) <= ENCLOSING * sum(row.samples.values())
+            and not ("loss" in parts and row.samples.get("loss", 0) and "loss" in row.text)
+        ]
+        if not rows:
+            return _guess(shares, limit, 1.0, reason="no_statement")
+        row = max(rows, key=lambda row: seen(row, parts))
+        found = _guess(shares, limit, 1.0, f"without={row.line}", line=row.line, text=row.text)
+        if limit != "between":
+            return found
+        part = seen(row, parts) / max(1, sum(watched.samples.values()))
+        return replace(found, potential=max(part, min(found.share, part * 2)))
 
     if "evaluation" in shares:
         # Tests of several batches are cut to one; of others, the statement is left out.
-        found, _ = blamed("evaluation", "evaluation")
-        sizes = [one.num_batches or 2 for one in record.loaders if not one.is_trained_on]
+        found = blamed("evaluation", "evaluation")
+        sizes = [one.num_batches or 2 for one in watched.loaders if not one.is_trained_on]
         if (most := max(sizes, default=1)) > 1:
             potential = (1 - 1 / most) * found.share
             found = replace(found, potential=potential, changes=("evaluation=1",), reason="")
         yield found
     if "logging" in shares:
-        found, _ = blamed("logging", "logging", *BETWEEN)
+        found = blamed("logging", "logging", *BETWEEN)
         yield replace(found, changes=("no_logging",), reason="")
     if "between" in shares:
-        found, row = blamed("between", *BETWEEN, "loss")
-        if row is not None:
-            seen = sum(row.samples.get(name, 0) for name in (*BETWEEN, "loss"))
-            part = seen / max(1, sum(record.samples.values()))
-            found = replace(found, potential=max(part, min(found.share, part * 2)))
-        yield found
+        yield blamed("between", *BETWEEN, "loss")
 
 
 def _guess(
@@ -272,37 +259,20 @@ def _guess(
     return Hypothesis(limit=limit, share=share, potential=potential, changes=changes, **more)
 
 
-def _blamed(record: WatchedRecord, parts: Collection[str]) -> StatementRow | None:
-    """The statement that was under way most often during these parts, and hardly ever otherwise."""
-
-    def seen(row: StatementRow, names: Collection[str] = parts) -> int:
-        return sum(row.samples.get(name, 0) for name in names)
-
-    rows = [
-        row
-        for row in record.statements
-        if seen(row) >= PURE * sum(row.samples.values())
-        # Only what holds the loop has samples of what every update does.
-        and seen(row, ("backward", "optimizer")) <= ENCLOSING * sum(row.samples.values())
-        and not ("loss" in parts and row.samples.get("loss", 0) and "loss" in row.text)
-    ]
-    return max(rows, key=seen, default=None)
-
-
-def _batch_size(record: WatchedRecord, source: str) -> Iterator[Hypothesis]:
-    size, limit = record.batch_size, SMALL_BATCH[device_of(record)]
-    if size is None or size > limit:
+def _batch_size(watched: WatchedRecord, source: str) -> Iterator[Hypothesis]:
+    size, most = watched.batch_size, SMALL_BATCH[device_of(watched)]
+    if size is None or size > most:
         return
     larger = size * (MUCH_LARGER_BATCH if size <= TINY_BATCH else LARGER_BATCH)
-    samples = next((one.num_samples for one in record.loaders if one.is_trained_on), None)
+    samples = next((one.num_samples for one in watched.loaders if one.is_trained_on), None)
     reason = ""
-    if batch_size_argument_of(source) is None:
+    if changes_of.batch_size_argument_of(source) is None:
         reason = "no_argument"
     elif samples is not None and samples < 2 * larger:
         reason = "few_samples"
     yield Hypothesis(
         limit="batch_size",
-        potential=0.7 if size <= limit // 2 else 0.4,
+        potential=0.7 if size <= most // 2 else 0.4,
         changes=() if reason else (f"batch_size={larger}",),
         number=size,
         reason=reason,
@@ -310,11 +280,11 @@ def _batch_size(record: WatchedRecord, source: str) -> Iterator[Hypothesis]:
 
 
 def _threads(
-    record: WatchedRecord, shares: Mapping[str, float], cores: int, update_ms: float
+    watched: WatchedRecord, shares: Mapping[str, float], cores: int, update_ms: float
 ) -> Iterator[Hypothesis]:
     computing = sum(shares.get(name, 0.0) for name in (*COMPUTING, "optimizer", "evaluation"))
-    now = record.threads
-    if device_of(record) != "cpu":
+    now = watched.threads
+    if device_of(watched) != "cpu":
         return
     if now > cores:
         others, saved = tuple(dict.fromkeys((cores, 1))), 0.9
@@ -331,33 +301,22 @@ def _threads(
     )
 
 
-def _memory(record: WatchedRecord) -> Iterator[Hypothesis]:
-    if (growth := growth_bytes(record.memory)) is None:
+def _memory(watched: WatchedRecord) -> Iterator[Hypothesis]:
+    if (grown := growth(watched)) is None:
         return
-    row = max(record.growing, key=lambda one: one.tensor_bytes, default=None)
-    held = row.name if row is not None and row.tensor_bytes >= 0.25 * growth else ""
+    row = max(watched.growing, key=lambda one: one.tensor_bytes, default=None)
+    held = row.name if row is not None and row.tensor_bytes >= 0.25 * grown.per_update else ""
     yield Hypothesis(
         limit="memory",
         potential=0.5,
         changes=(f"drop={held}",) if held else (),
         text=held,
-        number=growth,
+        number=grown.per_update,
         reason="" if held else "no_container",
     )
 
 
-def growth_bytes(memory: Sequence[tuple[int, int]]) -> float | None:
-    """Bytes per update by which the memory of a process grew, steadily; None where it did not."""
-    looks = [look for look in memory if look[0] > FIRST_STEPS]
-    looks = looks[len(looks) // 3 :]
-    if len(looks) < MIN_LOOKS:
-        return None
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(looks, 2) if b[0] > a[0]]
-    growth = statistics.median(slopes) if slopes else 0.0
-    grown = growth * (looks[-1][0] - looks[0][0])
-    steady = sum(slope > 0 for slope in slopes) >= STEADY * len(slopes)
-    is_leak = steady and growth >= MIN_GROWTH_BYTES and grown >= MIN_GROWN_BYTES
-    return growth if is_leak else None
+# What the changes that were tried show.
 
 
 @dataclass(frozen=True)
@@ -366,7 +325,6 @@ class Timed:
 
     cell: str
     again: bool
-    bench: str
     cost: CostRecord
 
 
@@ -376,15 +334,29 @@ def cell_of(change: str) -> str:
 
 
 def diagnosis_of(
-    run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypothesis], cores: int
+    run: RunFolder,
+    watched: WatchedRecord,
+    hypotheses: Sequence[Hypothesis],
+    cores: int,
 ) -> DiagnosisRecord:
     """Of a run whose trials have ended."""
-    timed, failures = _timed(run)
+    timed, failures = list[Timed](), dict[str, str]()
+    for trial in run.trials():
+        if trial.watch != "steps":
+            continue
+        if trial.state == "done":
+            timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
+        elif trial.error is None:
+            failures.setdefault(trial.cell, "no_time")
+        elif trial.error.kind == "UnusedChangeError":
+            failures[trial.cell] = "no_difference"
+        else:
+            failures[trial.cell] = trial.error.message.partition("\n")[0]
     parts = update_parts_ms(watched)
     rare = {
         cell_of(change)
         for one in hypotheses
-        if one.is_rare
+        if is_rare(watched, one.limit)
         for change in (*one.changes, *one.remedies)
     }
     found = compared(timed, BASE, rare)
@@ -405,47 +377,30 @@ def diagnosis_of(
     )
 
 
-def _timed(run: RunFolder) -> tuple[list[Timed], dict[str, str]]:
-    """What was measured, and why cells could not be."""
-    timed, failures = list[Timed](), dict[str, str]()
-    for trial in run.trials():
-        if trial.watch != "steps":
-            continue
-        if trial.state == "done":
-            cost = run.trial(trial.id).cost.read()
-            timed.append(Timed(trial.cell, trial.again, cost.bench, cost))
-        elif trial.error is None:
-            failures.setdefault(trial.cell, "no_time")
-        elif trial.error.kind == "UnusedChangeError":
-            failures[trial.cell] = "no_difference"
-        else:
-            failures[trial.cell] = trial.error.message.partition("\n")[0]
-    return timed, failures
-
-
 def _limit(
     hypothesis: Hypothesis,
     timed: Sequence[Timed],
     found: Mapping[str, CostComparison],
     failures: Mapping[str, str],
-) -> LimitRow:
+) -> script_record.LimitRow:
     def tried(change: str, *, is_remedy: bool = False) -> TriedRow:
-        cell = cell_of(change)
-        if hypothesis.limit == "memory" and cell in found:
-            return growth_compared(timed, BASE, change, len(found))
-        if cell not in found:
-            reason = failures.get(cell, "not_chosen") if change else hypothesis.reason
+        one = found.get(cell_of(change))
+        if one is None:
+            default = "not_chosen" if change else hypothesis.reason
+            reason = failures.get(cell_of(change), default)
             return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
-        interval = found[cell].ratio.interval
+        if hypothesis.limit == "memory":
+            return growth_compared(timed, BASE, change, len(found))
+        interval = one.ratio.interval
         return TriedRow(
             change=change,
             is_remedy=is_remedy,
-            verdict=verdict_of(found[cell], min_gain(hypothesis.limit)),
-            ratio=found[cell].ratio.value,
+            verdict=verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)),
+            ratio=one.ratio.value,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
-            processes=found[cell].n,
-            processes_needed=found[cell].processes_needed,
+            processes=one.n,
+            processes_needed=one.processes_needed,
         )
 
     shown = [tried(change) for change in hypothesis.changes or ("",)]
@@ -455,28 +410,23 @@ def _limit(
         if cell_of(change) in found or cell_of(change) in failures
     ]
     kept = ("limit", "share", "potential", "line", "text", "number")
-    return LimitRow(
-        verdict=min((one.verdict for one in shown), key=ORDER.__getitem__),
+    return script_record.LimitRow(
+        verdict=min((one.verdict for one in shown), key=RANKS.index),
         tried=[*shown, *remedies],
         **{field: getattr(hypothesis, field) for field in kept},
     )
 
 
-def _rank(row: LimitRow) -> tuple[int, int, float]:
+def _rank(row: script_record.LimitRow) -> tuple[int, int, float]:
     """What is shown first: a leak ends a training altogether; a larger batch changes what is learned, and
     comes after what does not."""
     is_leak, is_batch = row.limit == "memory", row.limit == "batch_size"
     ratios = [one.ratio for one in row.tried if one.ratio is not None and not one.is_remedy]
     gain = 1 - min(ratios) if ratios else row.potential
-    return ORDER[row.verdict], -1 if is_leak else int(is_batch), -gain
+    return RANKS.index(row.verdict), -1 if is_leak else int(is_batch), -gain
 
 
-def min_gain(limit: LimitName) -> float:
-    """The share of time that a change must save to be called a limit."""
-    return LARGER_GAINS.get(limit, MIN_GAIN)
-
-
-def verdict_of(found: CostComparison, gain: float) -> LimitVerdict:
+def verdict_of(found: CostComparison, gain: float) -> script_record.LimitVerdict:
     """Confirmed: at least this gain, and surely some; refuted: surely less than this gain."""
     interval = found.ratio.interval
     if interval is None:
@@ -499,37 +449,31 @@ def compared(
     if (base, False) not in members or not cells:
         return {}
     ways = sorted({cell in rare for cell in cells})
-    rows = [(cell, again, by_mean) for by_mean in ways for cell, again in members]
+    rows = [(by_mean, *member) for by_mean, member in product(ways, members)]
     places = {row: place for place, row in enumerate(rows)}
-    figures = _figures(timed, places)
-    pairs = {}
-    for cell in cells:
-        first, second = places[base, False, cell in rare], places[cell, False, cell in rare]
-        if np.isfinite(figures[first] + figures[second]).any():
-            pairs[cell] = first, second
-    twice = [
-        (places[cell, False, by_mean], place)
-        for (cell, again, by_mean), place in places.items()
-        if again and (cell, False, by_mean) in places
-    ]
-    return dict(zip(pairs, compare_costs(figures, list(pairs.values()), twice), strict=True))
-
-
-def _figures(timed: Sequence[Timed], places: Mapping[tuple[str, bool, bool], int]) -> Floats:
-    """Logs of the time per sample, over the rounds that all processes of a bench share."""
-    benches = list(dict.fromkeys(one.bench for one in timed))
+    benches = list(dict.fromkeys(one.cost.bench for one in timed))
+    # Logs of the time per sample, over the rounds that all processes of a bench share.
     figures = np.full((len(places), len(benches)), math.nan)
     for column, bench in enumerate(benches):
-        members = [one for one in timed if one.bench == bench]
-        shared = _shared_rounds([one.cost for one in members])
-        times = [_round_ms(one.cost, shared) for one in members]
-        for one, own, usual in zip(members, times, levels(times), strict=True):
+        own = [one for one in timed if one.cost.bench == bench]
+        shared = _shared_rounds([one.cost for one in own])
+        times = [_round_ms(one.cost, shared) for one in own]
+        for one, turns, usual in zip(own, times, levels(times), strict=True):
             size = math.log(samples_per_update(one.cost))
-            mean = math.log(statistics.fmean(own.values()))
-            for by_mean, level in ((False, usual), (True, mean)):
-                if (place := places.get((one.cell, one.again, by_mean))) is not None:
-                    figures[place, column] = level - size
-    return figures
+            for by_mean in ways:
+                level = math.log(statistics.fmean(turns.values())) if by_mean else usual
+                figures[places[by_mean, one.cell, one.again], column] = level - size
+    pairs = {
+        cell: (places[cell in rare, base, False], places[cell in rare, cell, False])
+        for cell in cells
+    }
+    pairs = {c: (a, b) for c, (a, b) in pairs.items() if np.isfinite(figures[a] + figures[b]).any()}
+    twice = [
+        (first, second)
+        for (by_mean, cell, again), second in places.items()
+        if again and (first := places.get((by_mean, cell, False))) is not None
+    ]
+    return dict(zip(pairs, compare_costs(figures, list(pairs.values()), twice), strict=True))
 
 
 def _round_ms(cost: CostRecord, shared: Collection[int]) -> dict[int, float]:
@@ -557,20 +501,17 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
     """Bytes per update in processes of the same benches, without a change and with it: confirmed where
     most of the growth is gone. The error rate is shared by so many changes."""
     slopes = {
-        (one.bench, one.cell): slope
+        (one.cost.bench, one.cell): statistics.linear_regression(*zip(*memory, strict=True)).slope
         for one in timed
-        if not one.again and (slope := process_growth(one.cost.memory)) is not None
+        if len(memory := one.cost.memory) > 2 and memory[-1][0] > memory[0][0] and not one.again
     }
-    pairs = [
-        (slopes[bench, base], slopes[bench, cell_of(change)])
-        for bench in dict.fromkeys(one.bench for one in timed)
-        if (bench, base) in slopes and (bench, cell_of(change)) in slopes
-    ]
+    both = [{bench for bench, own in slopes if own == cell} for cell in (base, cell_of(change))]
+    pairs = [(slopes[b, base], slopes[b, cell_of(change)]) for b in sorted(set.intersection(*both))]
     if not pairs:
         return TriedRow(change=change, is_remedy=False, verdict="not tried", reason="few_looks")
     before, after = (statistics.fmean(side) for side in zip(*pairs, strict=True))
     n, saved = len(pairs), [first - second for first, second in pairs]
-    verdict: LimitVerdict = "cannot tell"
+    verdict: script_record.LimitVerdict = "cannot tell"
     if n >= MIN_BENCHES and before > 0:
         quantile = float(special.stdtrit(n - 1, 1 - 0.025 / max(1, num_changes)))
         least = statistics.fmean(saved) - quantile * statistics.stdev(saved) / math.sqrt(n)
@@ -587,27 +528,7 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
     )
 
 
-def process_growth(memory: Sequence[tuple[int, int]]) -> float | None:
-    """Bytes per update from the first look to the last; None with fewer than three looks."""
-    if len(memory) < 3 or memory[-1][0] <= memory[0][0]:
-        return None
-    steps, sizes = np.array(memory, dtype=float).T
-    return statistics.linear_regression(steps, sizes).slope
-
-
-BUSY_CORES = 0.3
-MOST_ADVISED = 30
-"""More processes than this nobody will wait for."""
-VERDICTS: dict[str, tuple[str, Mark]] = {
-    "confirmed": ("limit_confirmed", "different"),
-    "refuted": ("limit_refuted", "equivalent"),
-    "cannot tell": ("limit_open", "cannot tell"),
-    "not tried": ("limit_not_tried", "cannot tell"),
-}
-REASONS = (
-    *("no_time", "not_chosen", "few_looks", "no_difference", "no_fused_code", "no_statement"),
-    *("no_argument", "few_samples", "no_container", "not_seen"),
-)
+# The diagnosis as a document, the answer first.
 
 
 def diagnosis_document(record: DiagnosisRecord, words: Words) -> Document:
@@ -640,9 +561,9 @@ def _subtitle(record: DiagnosisRecord, words: Words) -> str:
 
 def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
     """The answer first."""
-    yield Statements(tuple(map(Statement, answer_lines(record, words))), is_lead=True)
-    if left := tuple(open_lines(record, words)):
-        yield Statements(tuple(map(Statement, left)))
+    for lines, is_lead in ((answer_lines, True), (open_lines, False)):
+        if told := tuple(map(document.Statement, lines(record, words))):
+            yield document.Statements(told, is_lead)
     yield _parts_table(record, words)
     if record.limits:
         yield _tried_table(record, words)
@@ -682,9 +603,8 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         if one is None:
             continue
         if row.verdict == "not tried":
-            # What a script raised is as it was.
-            is_known = one.reason in REASONS
-            reason = words(f"reason_{one.reason}") if is_known else one.reason.rstrip(".")
+            # What a script raised has no words of ours.
+            reason = words.named("reason", one.reason).rstrip(".")
             yield words("not_tried_limit", limit=limit, reason=reason)
         if row.verdict != "cannot tell":
             continue
@@ -695,7 +615,7 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             needed, then = one.processes_needed, words("open_quiet")
             if needed is not None and needed <= MOST_ADVISED:
                 then = words("open_needed", processes=needed)
-            yield said + words.language.sentence_gap + then
+            yield words.sentences(said, then)
         elif one.growth_bytes is not None:
             before, after = one.growth_bytes
             yield words("open_memory", limit=limit, change=change, before=before, after=after)
@@ -711,14 +631,13 @@ def _proof_text(one: TriedRow, words: Words) -> str:
     return words(key, change=change, processes=processes, **ends)
 
 
-def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
+def _remedy_text(row: script_record.LimitRow, best: TriedRow, words: Words) -> str:
     for one in row.tried:
         if one.is_remedy and one.verdict == "confirmed" and one.ratio and one.low and one.high:
             name, value = change_parts(one.change)
             speed, low, high = 1 / one.ratio, 1 / one.high, 1 / one.low
             return words(f"remedy_{name}", value=value, speed=speed, low=low, high=high)
-    _, value = change_parts(best.change)
-    return words(f"todo_{row.limit}", text=row.text, value=value)
+    return words(f"todo_{row.limit}", text=row.text, value=change_parts(best.change)[1])
 
 
 def _change_text(change: str, words: Words) -> str:
@@ -742,31 +661,39 @@ def _parts_table(record: DiagnosisRecord, words: Words) -> Table:
     return table_of(words("parts_table"), fields, sorted(parts, key=lambda part: -parts[part]))
 
 
+Tried = tuple[script_record.LimitRow, TriedRow]
+
+
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
     """A row per change."""
 
-    def entries(row: LimitRow, one: TriedRow) -> tuple[Entry, ...]:
-        key, mark = VERDICTS[one.verdict]
-        if one.is_remedy and one.verdict in ("confirmed", "refuted"):
-            key = key.replace("limit", "remedy", 1)
-        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
-        if one.growth_bytes is not None:
-            ratio = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
-        has_ends = one.low is not None and one.high is not None
-        return (
-            Entry(words(f"limit_name_{row.limit}")),
-            Entry(f"{100 * row.share:.0f}%" if row.share else "", row.share),
-            Entry(one.change),
-            Entry(ratio, one.ratio),
-            Entry(f"{one.low:.2f} … {one.high:.2f}" if has_ends else "", one.low),
-            Entry(words(key), mark=mark),
-        )
+    def limit_share(tried: Tried) -> Entry:
+        return Entry(f"{100 * tried[0].share:.0f}%" if tried[0].share else "", tried[0].share)
 
-    keys = (
-        *("column_limit", "column_share", "column_change", "column_ratio", "interval"),
-        "column_verdict",
-    )
-    columns = (Column(words(key), key in ("column_ratio", "interval")) for key in keys)
-    rows = (Row(entries(row, one)) for row in record.limits for one in row.tried)
-    note = words("tried_note", gain=record.min_gain)
-    return Table(words("tried_table"), tuple(columns), tuple(rows), note)
+    def ratio(tried: Tried) -> Entry:
+        one = tried[1]
+        text = "" if one.ratio is None else f"{one.ratio:.2f}"
+        if one.growth_bytes is not None:
+            text = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
+        return Entry(text, one.ratio)
+
+    def interval(tried: Tried) -> Entry:
+        low, high = tried[1].low, tried[1].high
+        return Entry("" if low is None or high is None else f"{low:.2f} … {high:.2f}", low)
+
+    def verdict(tried: Tried) -> Entry:
+        one = tried[1]
+        is_told = one.verdict in ("confirmed", "refuted")
+        key = f"{'remedy' if one.is_remedy and is_told else 'limit'}_{one.verdict}"
+        return Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
+
+    fields: list[Field[Tried]] = [
+        name(words("column_limit"), lambda tried: words(f"limit_name_{tried[0].limit}")),
+        name(words("column_share"), limit_share),
+        name(words("column_change"), lambda tried: tried[1].change),
+        value(words("column_ratio"), ratio),
+        value(words("interval"), interval),
+        name(words("column_verdict"), verdict),
+    ]
+    rows = [(row, one) for row in record.limits for one in row.tried]
+    return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainlab.analysis.charts import Bars, Part, bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
@@ -37,7 +37,7 @@ NOTABLE_OF_RUN = {EVALUATION: 0.2, STARTUP: 0.3}
 """From this share of a run on, a part is worth a sentence."""
 NOTABLE_OF_STEP = 0.25
 """From this share of a step on, a part other than the passes themselves is worth a sentence."""
-FEWEST_LOOKS = 12
+FEWEST_LOOKS = 9
 NUM_STRETCHES = 4
 EVEN = 0.5
 """Every quarter must have at least this share of the mean growth of a quarter."""
@@ -173,10 +173,23 @@ def first_step_ms(run: WatchedRecord) -> float | None:
     return sum(ms[0] for ms in run.steps_ms.values()) if run.steps[:1] == [1] else None
 
 
-def growth(run: WatchedRecord) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Where memory has grown in every quarter of the run, about evenly, the first update and the last with
-    the bytes then; None otherwise. What is taken once, at the first test say, is no growth. The first tenth
-    is left out: memory fills at first."""
+class Growth(NamedTuple):
+    """Of the memory of a process: the first update and the last, and the bytes then."""
+
+    first_step: int
+    first: int
+    last_step: int
+    last: int
+
+    @property
+    def per_update(self) -> float:
+        """In bytes."""
+        return (self.last - self.first) / (self.last_step - self.first_step)
+
+
+def growth(run: WatchedRecord) -> Growth | None:
+    """Where memory has grown in every quarter of the run, about evenly; None otherwise. What is taken once,
+    at the first test say, is no growth. The first tenth is left out: memory fills at first."""
     looks = run.memory[len(run.memory) // 10 :]
     if len(looks) < FEWEST_LOOKS or looks[0][0] == looks[-1][0]:
         return None
@@ -186,7 +199,7 @@ def growth(run: WatchedRecord) -> tuple[tuple[int, int], tuple[int, int]] | None
     least = EVEN * whole / NUM_STRETCHES
     if whole < max(LEAST_BYTES, LEAST_SHARE * ends[0][1]) or min(grown) < least:
         return None
-    return ends[0], ends[-1]
+    return Growth(*ends[0], *ends[-1])
 
 
 def _where(one: Finding, words: Words) -> dict[str, object]:
@@ -354,20 +367,16 @@ def _memory(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
     if not found or len(found) < len(times.runs):
         return
 
-    def bytes_per_update(one: tuple[tuple[int, int], tuple[int, int]]) -> float:
-        return (one[1][1] - one[0][1]) / (one[1][0] - one[0][0])
-
-    middle = sorted(found, key=bytes_per_update)[len(found) // 2]
-    (first_step, first), (last_step, last) = middle
+    middle = sorted(found, key=lambda one: one.per_update)[len(found) // 2]
     yield SCRIPT_MEMORY(
         subject="memory",
         cells=(times.cell,),
         n=len(found),
         num_cells=num_cells,
-        mib_per_update=bytes_per_update(middle) / MIB,
-        first_mib=first / MIB,
-        last_mib=last / MIB,
-        num_updates=last_step - first_step,
+        mib_per_update=middle.per_update / MIB,
+        first_mib=middle.first / MIB,
+        last_mib=middle.last / MIB,
+        num_updates=middle.last_step - middle.first_step,
     )
 
 

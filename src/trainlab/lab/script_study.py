@@ -13,10 +13,10 @@ from trainlab.analysis.diagnosis import (
     cell_of,
     chosen,
     diagnosis_of,
-    growth_bytes,
     hypotheses_of,
     update_parts_ms,
 )
+from trainlab.analysis.scripts import growth
 from trainlab.errors import RecordError, SpecError
 from trainlab.lab.driving import Outcome, drive
 from trainlab.lab.opened import Run
@@ -337,11 +337,11 @@ def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
     """Short turns; shorter ones where memory would run out."""
     import psutil
 
-    turns_s, growth = TURNS_S, growth_bytes(watched.memory)
-    if growth is not None:
+    turns_s, grown = TURNS_S, growth(watched)
+    if grown is not None:
         update_s = sum(update_parts_ms(watched).values()) / 1e3
         room = MEMORY_SHARE * psutil.virtual_memory().available / (num_cells + 2)
-        turns_s = min(turns_s, max(MIN_TURNS_S, room / growth * update_s / 4))
+        turns_s = min(turns_s, max(MIN_TURNS_S, room / grown.per_update * update_s / 4))
     values = {
         "processes": processes,
         "max_processes": max(processes, MOST_PROCESSES),
