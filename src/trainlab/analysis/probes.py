@@ -604,7 +604,7 @@ def depth_chart(
     has_cells = len({row["cell"] for row in rows}) > 1
     for row in rows:
         row["line"] = row["cell"] if has_cells else words("probe_update", step=row["step"])
-        row["moment"] = words(f"probe_{row['moment']}")
+        row["moment"] = words(f"moment_{row['moment']}")
     hue = charts.colour(
         "line",
         cells if has_cells else list(steps),
@@ -635,7 +635,7 @@ def depth_chart(
         dots["shape"] = _legend("name", names, list(SHAPES[: len(names)]), None, look)
     if has_cells and moments == {FIRST, LAST}:
         look = {"symbolType": "stroke", "symbolStrokeColor": charts.PALETTE[-1]}
-        told = [words("probe_first"), words("probe_last")]
+        told = [words("moment_first"), words("moment_last")]
         line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
     low = {**y, "field": "band_low"}
     bars = {
