@@ -64,14 +64,21 @@ def may_multiply(operator: Any) -> bool:
     return not words & NO_PRODUCTS and any(map(PRODUCTS.fullmatch, words))
 
 
+def _convolution(
+    x: Tensor, weight: Tensor, *_: Any, out_val: Tensor, transposed: bool = False, **__: Any
+) -> int:
+    """Every weight meets every position of the smaller image once; groups are in its shape."""
+    positions = prod((x if transposed else out_val).shape[2:])
+    return 2 * x.shape[0] * positions * weight.numel()
+
+
 def _convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, *rest: Any, out_val: Any, **_: Any
 ) -> int:
-    """For each of two gradients every weight meets every position of the smaller image once; groups are in
-    its shape."""
-    transposed, wanted = rest[4], rest[7]
-    positions = prod((x if transposed else grad).shape[2:])
-    return 2 * x.shape[0] * positions * weight.numel() * (bool(wanted[0]) + bool(wanted[1]))
+    """As much again for each of two gradients, where it is wanted."""
+    transposed = len(rest) > 4 and rest[4]  # the convolution by columns has no such argument
+    num_wanted = sum(gradient is not None for gradient in out_val[:2])
+    return num_wanted * _convolution(x, weight, out_val=grad, transposed=transposed)
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
@@ -116,6 +123,8 @@ def _added_product(c: Tensor, a: Tensor, b: Tensor, *_: Any, out_val: Any, **__:
 FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 OWN: dict[str, Formula] = {
     "convolution_backward": _convolution_backward,
+    "_slow_conv2d_forward": _convolution,  # torch's formula wants an argument that it does not have
+    "_slow_conv2d_backward": _convolution_backward,
     FLASH: _attention,
     f"{FLASH}_backward": _attention_backward,
     "_native_multi_head_attention": _multi_head,
