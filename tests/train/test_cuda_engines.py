@@ -51,8 +51,8 @@ def test_one_kernel_makes_the_update_that_many_operations_make(
     gradients = torch.randn(40, 3, 1000, generator=draw).cuda()
     by_kernel, by_operations = start.clone(), start.double()
     updates = LaneUpdate(specs, by_kernel), LaneUpdate(specs, by_operations)
-    assert updates[0]._parts[0].code is not None
-    assert updates[1]._parts[0].code is None
+    assert updates[0]._parts[0]._kernel is not None
+    assert updates[1]._parts[0]._kernel is None
     for gradient in gradients:
         updates[0].step(gradient.clone())
         updates[1].step(gradient.double())

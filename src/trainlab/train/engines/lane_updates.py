@@ -1,13 +1,14 @@
-"""An update of many trials as one CUDA kernel: one pass over the numbers instead of a dozen.
+"""The update of many trials at once, step for step as `torch.optim` makes them.
 
-The kernels (`updates.cu`) are compiled by NVRTC, which comes with torch, when they are first needed.
+On a GPU it is one pass over the numbers instead of a dozen: the kernels of `updates.cu`, compiled by
+NVRTC, which comes with torch, when they are first needed. Where there are none, by torch's operations.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,93 +16,23 @@ from torch import Tensor
 from trainlab.spec import TrainSpec
 from trainlab.train.optimizers import optimizer_settings
 
-HYPERS = {
-    "sgd": ("weight_decay", "momentum", "dampening"),
-    "adam": ("weight_decay", "beta1", "beta2", "eps"),
-    "adamw": ("weight_decay", "beta1", "beta2", "eps"),
-    "adadelta": ("weight_decay", "rho", "eps"),
-    "rmsprop": ("weight_decay", "alpha", "eps", "momentum"),
-    "adagrad": ("weight_decay", "lr_decay", "eps"),
-}
-"""The settings of each optimizer in the order in which its kernel reads them."""
-STATE = {
-    "sgd": ("momentum",),
-    "adam": ("mean", "square", "largest"),
-    "adamw": ("mean", "square", "largest"),
-    "adadelta": ("square", "delta"),
-    "rmsprop": ("square", "mean", "momentum"),
-    "adagrad": ("sum",),
-}
-"""What each keeps for every number, in the order of its kernel, and of the compiled code on a CPU."""
 FLAGS = {"amsgrad": 1, "nesterov": 2, "centered": 4, "momentum": 8, "decoupled": 16}
-THREADS = 256
-NUMBERS_PER_THREAD = 4
-
-Kernel = Callable[..., None]
-
-
-@cache
-def kernel_of(optimizer: str, device: torch.device) -> Kernel | None:
-    """The optimizer's kernel; None where there is none: then the update is made of torch's operations."""
-    compile_kernel: Any = getattr(torch.cuda, "_compile_kernel", None)
-    if device.type != "cuda" or torch.version.hip is not None or compile_kernel is None:
-        return None
-    source = files("trainlab.train.engines").joinpath("updates.cu").read_text()
-    name = "adam" if optimizer == "adamw" else optimizer
-    try:
-        with torch.cuda.device(device):
-            kernel: Kernel = compile_kernel(source, name)
-    except (RuntimeError, OSError):  # no NVRTC that fits the driver
-        return None
-    return kernel
-
-
-class FusedUpdate:
-    """One kernel, its settings laid out as it reads them."""
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        optimizer: str,
-        exact: dict[str, Tensor],
-        state: dict[str, Tensor],
-        flags: Set[str],
-    ) -> None:
-        """`exact` are the optimizer's settings as columns of float64; `flags` what the update has."""
-        self._kernel = kernel
-        self._hypers = torch.cat([exact[name] for name in HYPERS[optimizer]], dim=1).contiguous()
-        unused = next(iter(state.values())) if state else self._hypers
-        kept = [state.get(name, unused) for name in STATE[optimizer]]
-        self._state = [*kept, *[unused] * (3 - len(kept))]
-        self._flags = sum(bit for name, bit in FLAGS.items() if name in flags)
-
-    def step(self, parameters: Tensor, gradients: Tensor, rates: Tensor, steps: Tensor) -> None:
-        """One update of every row; all tensors must lie whole in memory."""
-        num_rows, num_numbers = parameters.shape
-        blocks = -(-num_numbers // (THREADS * NUMBERS_PER_THREAD))
-        self._kernel(
-            grid=(blocks, num_rows, 1),
-            block=(THREADS, 1, 1),
-            args=[
-                parameters,
-                gradients,
-                *self._state,
-                self._hypers,
-                self._hypers.shape[1],
-                rates,
-                steps,
-                num_numbers,
-                self._flags,
-            ],
-        )
-
-
-# The optimizers' updates for many trials at once, step for step as `torch.optim` makes them.
+"""Parts that an update may have, as its kernel is told of them."""
+THREADS, NUMBERS_PER_THREAD = 256, 4
+KERNEL_STATES = 3
 
 
 def update_key(settings: TrainSpec) -> tuple[Any, ...]:
     """Trials with the same key are updated by the same operations; sorting by it puts them together."""
     return settings.optimizer, tuple(sorted(_flags_of(settings)))
+
+
+def _flags_of(settings: TrainSpec) -> frozenset[str]:
+    """The parts that the trial's update has and another's may not have."""
+    options = optimizer_settings(settings)
+    parts = ("amsgrad", "nesterov", "centered", "momentum", "weight_decay")
+    on = {name for name in parts if options.get(name)}
+    return frozenset(on | ({"decoupled"} if settings.optimizer == "adamw" else set()))
 
 
 class LaneUpdate:
@@ -135,154 +66,175 @@ class LaneUpdate:
 
 
 class _Part:
-    """Trials that are updated by the same operations."""
+    """Trials that are updated by the same operations. Columns are float64: powers of a decay near 1 must
+    not lose digits."""
 
     def __init__(self, settings: Sequence[TrainSpec], rows: slice, parameters: Tensor) -> None:
-        self.rows, self._parameters = rows, parameters
-        name = settings[0].optimizer
-        device, dtype = parameters.device, parameters.dtype
-        # Small columns are float64: powers of a decay near 1 must not lose digits.
-        self.rates = torch.tensor(
-            [[one.start_lr] for one in settings], dtype=torch.float64, device=device
-        )
-        self.steps = torch.zeros(len(settings), 1, dtype=torch.float64, device=device)
-        columns = [optimizer_settings(one) for one in settings]
-        self._exact = {
-            option: torch.tensor(
-                [[one[option]] for one in columns], dtype=torch.float64, device=device
-            )
-            for option in columns[0]
+        self.rows, self.parameters = rows, parameters
+        self.flags, self._rule = _flags_of(settings[0]), RULES[settings[0].optimizer]
+        own = [optimizer_settings(one) for one in settings]
+        self.rates = self._column([one.start_lr for one in settings])
+        self.steps = torch.zeros_like(self.rates)
+        self.exact = {name: self._column([one[name] for one in own]) for name in own[0]}
+        self.state = {
+            name: torch.zeros_like(parameters)
+            for name, flag in self._rule.states.items()
+            if not flag or flag in self.flags
         }
-        self._hypers = {option: column.to(dtype) for option, column in self._exact.items()}
-        self._hypers |= {
-            f"1-{option}": (1 - column).to(dtype) for option, column in self._exact.items()
-        }
-        self._flags = _flags_of(settings[0])
-        self._rule = _RULES[name]
-        self.state = {kind: torch.zeros_like(parameters) for kind in _state_of(name, self._flags)}
-        if name == "adagrad":
-            self.state["sum"] += self._hypers["initial_accumulator_value"]
-        # One pass over the numbers for the whole update, where there is code for that.
-        kernel = kernel_of(name, device) if dtype == torch.float32 else None
-        self.code: FusedUpdate | None = None
-        if kernel is not None:
-            self.code = FusedUpdate(kernel, name, self._exact, self.state, self._flags)
+        if "sum" in self.state:
+            self.state["sum"] += self["initial_accumulator_value"]
+        self._kernel = _kernel_of(self._rule.kernel, parameters.device)
+        if parameters.dtype != torch.float32:
+            self._kernel = None
+        self._hypers = torch.cat([self.exact[name] for name in self._rule.hypers], dim=1)
+
+    def _column(self, values: Sequence[float]) -> Tensor:
+        device = self.parameters.device
+        return torch.tensor(values, dtype=torch.float64, device=device).unsqueeze(1)
+
+    def __getitem__(self, setting: str) -> Tensor:
+        """A column of the parameters' type."""
+        return self.cast(self.exact[setting])
+
+    def rest(self, setting: str) -> Tensor:
+        """What is left to 1."""
+        return self.cast(1 - self.exact[setting])
+
+    def cast(self, column: Tensor) -> Tensor:
+        """To the parameters' type."""
+        return column.to(self.parameters.dtype)
 
     def step(self, gradients: Tensor) -> None:
+        """One update of every row; the kernel's tensors must lie whole in memory."""
         self.steps.add_(1)
-        if self.code is not None:
-            self.code.step(self._parameters, gradients, self.rates, self.steps)
+        if self._kernel is not None:
+            self._step_by_kernel(gradients)
             return
-        if self.has("weight_decay") and not self.has("decoupled"):
-            gradients.addcmul_(self._parameters, self._hypers["weight_decay"])
-        self._rule(self, self._parameters, gradients)
+        if "weight_decay" in self.flags and "decoupled" not in self.flags:
+            gradients.addcmul_(self.parameters, self["weight_decay"])
+        self._rule.update(self, self.parameters, gradients)
 
-    def column(self, values: Tensor) -> Tensor:
-        """A column of the parameters' type."""
-        return values.to(self._parameters.dtype)
-
-    def hyper(self, name: str) -> Tensor:
-        """A setting as a column of the parameters' type; `1-beta1` is what is left to 1."""
-        return self._hypers[name]
-
-    def exact(self, name: str) -> Tensor:
-        """A setting as a column of float64."""
-        return self._exact[name]
-
-    def has(self, flag: str) -> bool:
-        """Whether the update has this part: see `_flags_of`."""
-        return flag in self._flags
-
-
-def _flags_of(settings: TrainSpec) -> frozenset[str]:
-    """The parts that the trial's update has and another's may not have."""
-    options = optimizer_settings(settings)
-    parts = ("amsgrad", "nesterov", "centered", "momentum", "weight_decay")
-    on = {name for name in parts if options.get(name)}
-    return frozenset(on | ({"decoupled"} if settings.optimizer == "adamw" else set()))
+    def _step_by_kernel(self, gradients: Tensor) -> None:
+        assert self._kernel is not None
+        num_rows, num_numbers = self.parameters.shape
+        states = [self.state.get(name, self._hypers) for name in self._rule.states]
+        self._kernel(
+            grid=(-(-num_numbers // (THREADS * NUMBERS_PER_THREAD)), num_rows, 1),
+            block=(THREADS, 1, 1),
+            args=[
+                self.parameters,
+                gradients,
+                *(states + [self._hypers] * KERNEL_STATES)[:KERNEL_STATES],  # unused ones
+                self._hypers,
+                self._hypers.shape[1],
+                self.rates,
+                self.steps,
+                num_numbers,
+                sum(bit for name, bit in FLAGS.items() if name in self.flags),
+            ],
+        )
 
 
-def _state_of(name: str, flags: Set[str]) -> list[str]:
-    """The names of the tensors an optimizer keeps for every parameter."""
-    momentum = ["momentum"] if "momentum" in flags else []
-    if name == "sgd":
-        return momentum
-    if name in ("adam", "adamw"):
-        return ["mean", "square", *(["largest"] if "amsgrad" in flags else [])]
-    if name == "adadelta":
-        return ["square", "delta"]
-    if name == "adagrad":
-        return ["sum"]
-    return ["square", *(["mean"] if "centered" in flags else []), *momentum]
+@cache
+def _kernel_of(name: str, device: torch.device) -> Callable[..., None] | None:
+    """None where there is none."""
+    compile_kernel: Any = getattr(torch.cuda, "_compile_kernel", None)
+    if device.type != "cuda" or torch.version.hip is not None or compile_kernel is None:
+        return None
+    source = files("trainlab.train.engines").joinpath("updates.cu").read_text()
+    try:
+        with torch.cuda.device(device):
+            kernel: Callable[..., None] = compile_kernel(source, name)
+    except (RuntimeError, OSError):  # no NVRTC that fits the driver
+        return None
+    return kernel
 
 
 def _sgd(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
-    rate = part.column(part.rates)
-    if part.has("momentum"):
+    if "momentum" in part.flags:
         momentum = part.state["momentum"]
         # The first step takes the gradient whole, whatever the dampening.
-        share = torch.where(part.steps == 1, 1.0, 1 - part.exact("dampening"))
-        momentum.mul_(part.hyper("momentum")).addcmul_(gradients, part.column(share))
-        if part.has("nesterov"):
-            gradients.addcmul_(momentum, part.hyper("momentum"))
+        share = torch.where(part.steps == 1, 1.0, 1 - part.exact["dampening"])
+        momentum.mul_(part["momentum"]).addcmul_(gradients, part.cast(share))
+        if "nesterov" in part.flags:
+            gradients.addcmul_(momentum, part["momentum"])
         else:
             gradients = momentum
-    parameters.addcmul_(gradients, -rate)
+    parameters.addcmul_(gradients, -part.cast(part.rates))
 
 
 def _adam(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
+    if "decoupled" in part.flags:
+        parameters.mul_(part.cast(1 - part.rates * part.exact["weight_decay"]))
     mean, square = part.state["mean"], part.state["square"]
-    mean.lerp_(gradients, part.hyper("1-beta1").expand_as(mean))
-    square.mul_(part.hyper("beta2")).addcmul_(gradients.mul(part.hyper("1-beta2")), gradients)
-    if part.has("amsgrad"):
+    mean.lerp_(gradients, part.rest("beta1").expand_as(mean))
+    square.mul_(part["beta2"]).addcmul_(gradients.mul(part.rest("beta2")), gradients)
+    if "amsgrad" in part.flags:
         square = torch.maximum(part.state["largest"], square, out=part.state["largest"])
-    first = 1 - part.exact("beta1") ** part.steps
-    second = (1 - part.exact("beta2") ** part.steps).sqrt()
-    scaled = torch.addcmul(part.hyper("eps"), square.sqrt(), part.column(1 / second))
-    parameters.addcmul_(mean.div(scaled), part.column(-part.rates / first))
-
-
-def _adamw(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
-    parameters.mul_(part.column(1 - part.rates * part.exact("weight_decay")))
-    _adam(part, parameters, gradients)
+    first = 1 - part.exact["beta1"] ** part.steps
+    second = (1 - part.exact["beta2"] ** part.steps).sqrt()
+    scaled = torch.addcmul(part["eps"], square.sqrt(), part.cast(1 / second))
+    parameters.addcmul_(mean.div(scaled), part.cast(-part.rates / first))
 
 
 def _adadelta(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
-    square, delta, eps = part.state["square"], part.state["delta"], part.hyper("eps")
-    rho, rest = part.hyper("rho"), part.hyper("1-rho")
+    square, delta = part.state["square"], part.state["delta"]
+    rho, rest, eps = part["rho"], part.rest("rho"), part["eps"]
     square.mul_(rho).addcmul_(gradients.mul(rest), gradients)
     change = (delta + eps).div_(square + eps).sqrt_().mul_(gradients)
     delta.mul_(rho).addcmul_(change.mul(rest), change)
-    parameters.addcmul_(change, part.column(-part.rates))
+    parameters.addcmul_(change, part.cast(-part.rates))
 
 
 def _rmsprop(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
-    square, rate = part.state["square"], part.column(-part.rates)
-    square.mul_(part.hyper("alpha")).addcmul_(gradients.mul(part.hyper("1-alpha")), gradients)
-    if part.has("centered"):
+    square, rest = part.state["square"], part.rest("alpha")
+    square.mul_(part["alpha"]).addcmul_(gradients.mul(rest), gradients)
+    if "centered" in part.flags:
         mean = part.state["mean"]
-        mean.lerp_(gradients, part.hyper("1-alpha").expand_as(mean))
+        mean.lerp_(gradients, rest.expand_as(mean))
         root = torch.addcmul(square, mean, mean, value=-1).sqrt_()
     else:
         root = square.sqrt()
-    change = gradients.div_(root.add_(part.hyper("eps")))
-    if part.has("momentum"):
-        momentum = part.state["momentum"]
-        change = momentum.mul_(part.hyper("momentum")).add_(change)
-    parameters.addcmul_(change, rate)
+    change = gradients.div_(root.add_(part["eps"]))
+    if "momentum" in part.flags:
+        change = part.state["momentum"].mul_(part["momentum"]).add_(change)
+    parameters.addcmul_(change, part.cast(-part.rates))
 
 
 def _adagrad(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
     total = part.state["sum"].addcmul_(gradients, gradients)
-    rates = -part.rates / (1 + (part.steps - 1) * part.exact("lr_decay"))
-    parameters.addcmul_(gradients.div_(total.sqrt().add_(part.hyper("eps"))), part.column(rates))
+    rates = -part.rates / (1 + (part.steps - 1) * part.exact["lr_decay"])
+    parameters.addcmul_(gradients.div_(total.sqrt().add_(part["eps"])), part.cast(rates))
 
 
-_RULES: Mapping[str, Callable[[_Part, Tensor, Tensor], None]] = {
-    "sgd": _sgd,
-    "adam": _adam,
-    "adamw": _adamw,
-    "adadelta": _adadelta,
-    "rmsprop": _rmsprop,
-    "adagrad": _adagrad,
+class Rule(NamedTuple):
+    """How an optimizer updates."""
+
+    kernel: str
+    hypers: tuple[str, ...]
+    """Its settings in the order in which the kernel reads them."""
+    states: Mapping[str, str]
+    """What it keeps for every number, in the kernel's order, each with the flag that it is for."""
+    update: Callable[[_Part, Tensor, Tensor], None]
+
+
+_ADAM = (
+    ("weight_decay", "beta1", "beta2", "eps"),
+    {"mean": "", "square": "", "largest": "amsgrad"},
+    _adam,
+)
+RULES: Mapping[str, Rule] = {
+    "sgd": Rule("sgd", ("weight_decay", "momentum", "dampening"), {"momentum": "momentum"}, _sgd),
+    "adam": Rule("adam", *_ADAM),
+    "adamw": Rule("adam", *_ADAM),
+    "adadelta": Rule(
+        "adadelta", ("weight_decay", "rho", "eps"), {"square": "", "delta": ""}, _adadelta
+    ),
+    "rmsprop": Rule(
+        "rmsprop",
+        ("weight_decay", "alpha", "eps", "momentum"),
+        {"square": "", "mean": "centered", "momentum": "momentum"},
+        _rmsprop,
+    ),
+    "adagrad": Rule("adagrad", ("weight_decay", "lr_decay", "eps"), {"sum": ""}, _adagrad),
 }
