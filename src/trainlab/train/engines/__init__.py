@@ -10,14 +10,14 @@ from trainlab.train.callbacks import GRAINS, Moments
 from trainlab.train.engines.ddp import ParallelEngine
 from trainlab.train.engines.eager import CompiledEngine, EagerEngine
 from trainlab.train.engines.engine import Engine
-from trainlab.train.engines.programs import GraphedEngine, LanesEngine
+from trainlab.train.engines.programs import ProgramEngine
 from trainlab.train.engines.tuned import TunedEngine
 
 ENGINES: dict[str, Engine] = {
     "eager": EagerEngine(),
     "tuned": TunedEngine(),
-    "graphed": GraphedEngine(),
-    "lanes": LanesEngine(),
+    "graphed": ProgramEngine("graphed", takes_many=False),
+    "lanes": ProgramEngine("lanes", takes_many=True),
     "compiled": CompiledEngine(),
 }
 """By the names that the setting `engine` takes."""

@@ -6,13 +6,13 @@ do something else when it is replayed; it is found here, and so is a program who
 """
 
 import copy
+import io
 import pickle
 import random
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,15 +31,12 @@ from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
 TORCH_OWN = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
-GENERATORS = (random.Random, np.random.Generator, torch.Generator, np.ndarray, count)
-"""What changes without its attributes doing so."""
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 REAL = (torch.float32, torch.float64)
 """Types of parameters whose updates are computed as torch computes them."""
 LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
 GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
 """How far the first step may be from the same step run by eager, relative; rounding is far below."""
-MOST_ITEMS, DEEPEST = 1000, 4
 WARMUP_STEPS = 3
 """Before a graph is captured: libraries choose their algorithms and take their memory."""
 
@@ -65,30 +62,32 @@ def _state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
     return attributes_of(part) | modes | {name: _fingerprint(one) for name, one in tensors.items()}
 
 
-def _fingerprint(value: Any, depth: int = 0) -> Any:
+def _fingerprint(value: Any) -> bytes:
     """Equal for a value that did not change, as far as one can tell from outside."""
-    if isinstance(value, Tensor):
-        # The version too: an average of the weights is what they are until these have moved.
-        is_real = value.layout == torch.strided and not value.is_complex()
-        numbers = value.detach().double() if is_real else torch.zeros(0)
-        return (
-            id(value),
-            value._version,
-            float(numbers.sum()).hex(),
-            float(numbers.abs().sum()).hex(),
-        )
-    if isinstance(value, dict | list | tuple | set | frozenset | deque):
-        if depth > DEEPEST or len(value) > MOST_ITEMS:
+    stream = io.BytesIO()
+    _Fingerprint(stream).dump(value)
+    return stream.getvalue()
+
+
+class _Fingerprint(pickle.Pickler):
+    """Pickled, but for what is told by its identity: tensors with their numbers, and what has no pickle."""
+
+    def persistent_id(self, value: Any) -> object:
+        if isinstance(value, Tensor):
+            # The version too: an average of the weights is what they are until these have moved.
+            is_real = value.layout == torch.strided and not value.is_complex()
+            numbers = value.detach().double() if is_real else torch.zeros(0)
+            sums = float(numbers.sum()).hex(), float(numbers.abs().sum()).hex()
+            return id(value), value._version, sums
+        if isinstance(value, torch.Generator):
+            return value.get_state().tolist()
+        if isinstance(value, nn.Module | type | FunctionType | ModuleType):
             return id(value)
-        items = value.items() if isinstance(value, dict) else value
-        return [_fingerprint(one, depth + 1) for one in items]
-    own = getattr(value, "__dict__", None)
-    if isinstance(own, dict) and not isinstance(value, (nn.Module, type, *GENERATORS)):
-        return id(value), _fingerprint(own, depth + 1)
-    try:
-        return pickle.dumps(value) if not isinstance(value, nn.Module | type) else id(value)
-    except Exception:  # noqa: BLE001  whatever such a thing raises when it is asked for its state
-        return id(value)
+        try:
+            value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        except Exception:  # noqa: BLE001  whatever such a thing raises when it is asked for its state
+            return id(value)
+        return None
 
 
 def check_model(model: nn.Module) -> None:
@@ -98,13 +97,10 @@ def check_model(model: nn.Module) -> None:
             raise Unsuited("not_hooked", what=name)
         if parameter.requires_grad and parameter.dtype not in REAL:
             raise Unsuited("not_real", what=name, dtype=str(parameter.dtype).removeprefix("torch."))
-    if any(type(one).train is not nn.Module.train for one in model.modules()):
-        tried = _copy_of(model).train()
-        before = _state_of(tried, with_buffers=True)
-        if (
-            _state_of(tried.train(), with_buffers=True) != before
-        ):  # it is called once more often here
-            raise Unsuited("not_stateless", what="train()")
+    tried = _copy_of(model).train()
+    before = _state_of(tried, with_buffers=True)
+    if _state_of(tried.train(), with_buffers=True) != before:  # it is called once more often here
+        raise Unsuited("not_stateless", what="train()")
     # Views of one piece of memory would come apart when each gets its place among the others'.
     named, end = [*model.named_parameters(), *model.named_buffers(remove_duplicate=False)], 0
     for start, stop, name in sorted(_span(name, tensor) for name, tensor in named):
@@ -119,15 +115,17 @@ def _span(name: str, tensor: Tensor) -> tuple[int, int, str]:
     return tensor.data_ptr(), tensor.data_ptr() + num_bytes, name
 
 
-def check_alike(models: Sequence[nn.Module], *, have_same_settings: bool) -> None:
+def check_alike(setups: Sequence[Setup]) -> None:
     """Raises where the models of lanes differ in more than their numbers and the probability of dropout,
     since the modules of the first run for all."""
-    first, *others = (_shape_of(one, have_same_settings) for one in models)
+    settings = setups[0].settings.model
+    have_same_settings = all(one.settings.model == settings for one in setups)
+    first, *others = (_described(one.model, have_same_settings) for one in setups)
     if any(other != first for other in others):
         raise Unsuited("not_alike")
 
 
-def _shape_of(model: nn.Module, have_same_settings: bool) -> list[object]:
+def _described(model: nn.Module, have_same_settings: bool) -> list[object]:
     """All that one can tell of a model but its numbers."""
     found: list[object] = [
         (name, tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
@@ -159,10 +157,8 @@ def _is_plain(value: Any) -> bool:
 class _ValuesRead(TorchDispatchMode):
     """Refuses a step that reads a number from a tensor: a replay would not read it again."""
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.has_read = False
-        """The step may have caught what was raised."""
+    has_read = False
+    """The step may have caught what was raised."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -194,7 +190,7 @@ def dry_step(
     workload = setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
     loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
-    dropout, reading = DropoutRecorder(), _ValuesRead()
+    dropout, reading = DropoutRecorder(), _ValuesRead()  # type: ignore[no-untyped-call]
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
     with (
@@ -295,15 +291,13 @@ class Repeated:
     ) -> None:
         """`changes` is all that a step changes, `generators` are those it draws from."""
         self._step = step
-        self._graph: torch.cuda.CUDAGraph | None = None
         if device.type == "cuda":
-            self._graph = _captured(step, device, changes, generators)
+            self._step = _captured(step, device, changes, generators).replay
 
     def run(self, times: int) -> None:
         """So many steps; on a GPU they are queued, not done."""
-        repeat = self._step if self._graph is None else self._graph.replay
         for _ in range(times):
-            repeat()
+            self._step()
 
 
 def _captured(
@@ -344,7 +338,7 @@ def _renew_generator(device: torch.device) -> None:
     default.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
 
 
-def restore(tensors: Sequence[Tensor], kept: Sequence[Tensor]) -> None:
+def restore(tensors: Iterable[Tensor], kept: Iterable[Tensor]) -> None:
     """Gives them the numbers that were kept."""
     with torch.no_grad():
         for tensor, before in zip(tensors, kept, strict=True):

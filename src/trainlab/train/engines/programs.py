@@ -17,6 +17,7 @@ from trainlab.train.engines.capture import (
     check_alike,
     check_model,
     dry_step,
+    restore,
 )
 from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
 from trainlab.train.engines.lane_updates import LaneUpdate
@@ -45,10 +46,11 @@ class ProgramSession:
         if setup.own is not None:
             raise Unsuited("not_ours", what=setup.own)
         self._batches, self._device = setup.split_batches, setup.device
-        for one in self._setups:
-            beyond = one.settings.set_beyond("programs")
-            if beyond or one.settings.precision == "fp16":
-                raise Unsuited("not_step_by_step", what=[*beyond, "precision"][0])
+        for settings in (one.settings for one in self._setups):
+            beyond = settings.set_beyond("programs")
+            beyond += ["precision"] if settings.precision == "fp16" else []
+            if beyond:
+                raise Unsuited("not_step_by_step", what=beyond[0])
         if not self._batches.resident:
             raise Unsuited("not_resident")
         self._rates = [Rates(one.settings) for one in self._setups]
@@ -91,9 +93,7 @@ class ProgramSession:
         }
 
     def restore(self, state: State) -> None:
-        with torch.no_grad():
-            for tensor, saved in zip(self._changes(), state["program"], strict=True):
-                tensor.copy_(saved)
+        restore(self._changes(), state["program"])
         self._group.sums.limits.update(state["limits"])
         for _ in range(state["rate_changes"]):
             self.change_learning_rates()
@@ -129,31 +129,26 @@ class ProgramSession:
 
     def _run_some(self, most: int) -> None:
         """Steps of one batch size, up to that number and to where the watch must be asked."""
-        size, num_full = self._batches.batch_size, self._num_full - self._done
+        num_full = self._num_full - self._done
         count = min(most, num_full) if num_full > 0 else 1
         if self._watch is not None:
             count = self._watch.next_steps(count)
-        if num_full > 0:
-            self._full.run(count)
-        elif self._last is not None:
-            self._last()
-            size = self._last.rows.shape[2]
+        self._run(self._batches.size_of(self._done), count)
         self._done += count
+
+    def _run(self, size: int, count: int) -> None:
+        if size == self._batches.batch_size:
+            self._full.run(count)
+        else:
+            self._steps[size]()
         if self._watch is not None:
             self._watch.steps_done(size, count)
 
     def step_on(self, rows: Tensor) -> None:
         """One step by itself on these rows of the data, of every trial."""
-        group = self._group
-        group.position.zero_()
-        step = next(one for one in self._steps if one.rows.shape[2] == len(rows))
-        step.rows[0].copy_(rows)
-        if step is self._last:
-            step()
-        else:
-            self._full.run(1)
-        if self._watch is not None:
-            self._watch.steps_done(len(rows), 1)
+        self._group.position.zero_()
+        self._steps[len(rows)].rows[0].copy_(rows)
+        self._run(len(rows), 1)
 
     def test(self, epoch: int) -> Sequence[Means]:
         return [evaluation.run(epoch) for evaluation in self._evaluations]
@@ -175,52 +170,51 @@ class ProgramSession:
         models = [one.model for one in self._setups]
         for model in models:
             check_model(model)
-        same = all(one.settings.model == self._setups[0].settings.model for one in self._setups)
-        check_alike(models, have_same_settings=same)
+        check_alike(self._setups)
         orders = [
             self._batches.order(one.trial.seed_of("order"), 1).to(self._device)
             for one in self._setups
         ]
-        dry = {
-            size: [
-                _tried(one, order[:size]) for one, order in zip(self._setups, orders, strict=True)
-            ]
-            for size in sizes
-        }
+        with _faults_of_program():
+            dry = {
+                size: [
+                    dry_step(one, order[:size])
+                    for one, order in zip(self._setups, orders, strict=True)
+                ]
+                for size in sizes
+            }
         learning = list(dry[sizes[0]][0].gradients)
-        every = [one for of_size in dry.values() for one in of_size]
-        if any(list(one.gradients) != learning for one in every):
+        if any(list(one.gradients) != learning for some in dry.values() for one in some):
             raise Unsuited("not_alike")
         stacked = Stacked(models, learning)
         view = self._view(stacked)
         self._watch = program_watch([member.moments for member in self._members], view)
-        settings = [one.settings for one in self._setups]
         metrics = list(self._setups[0].workload.sample_metrics)
-        num_steps = len(self._batches)
+        count, full_size = len(self._setups), self._batches.batch_size
         self._group = LaneGroup(
             setups=self._setups,
             stacked=stacked,
-            update=LaneUpdate(settings, stacked.rows),
+            update=LaneUpdate([one.settings for one in self._setups], stacked.rows),
             gradients=Gradients(self._setups, stacked.rows),
-            sums=LaneSums(len(self._setups), metrics, num_steps, self._device),
+            sums=LaneSums(count, metrics, len(self._batches), self._device),
             position=torch.zeros(1, dtype=torch.int64, device=self._device),
             is_vectorised=self._is_vectorised,
             watch=self._watch,
         )
-        steps = {
-            size: self._step(size, self._num_full if size == self._batches.batch_size else 1, some)
-            for size, some in dry.items()
-        }
-        self._steps = list(steps.values())
-        for size, step in steps.items():
-            self._check(step, torch.stack([order[:size] for order in orders]), dry[size])
+        self._steps: dict[int, GroupStep] = {}
+        """By the size of their batches."""
+        for size, some in dry.items():
+            shape = self._num_full if size == full_size else 1, count, size
+            rows = torch.zeros(shape, dtype=torch.int64, device=self._device)
+            draws = [one.draws for one in some]
+            has_noise = self._is_vectorised and any(draws)
+            noise = LaneNoise(draws, self._generators) if has_noise else None
+            step = self._steps[size] = GroupStep(self._group, rows, noise)
+            self._check(step, torch.stack([order[:size] for order in orders]), some)
         self._group.gradients.rows.zero_()  # as before the first step
-        del dry, every
-        self._last: GroupStep | None = steps.get(
-            self._batches.num_samples % self._batches.batch_size
-        )
+        del dry
         if self._num_full:
-            full = steps[self._batches.batch_size]
+            full = self._steps[full_size]
             with _quiet_vmap():
                 self._full = Repeated(full, self._device, self._changes(), self._generators)
         if self._watch is not None:
@@ -238,15 +232,6 @@ class ProgramSession:
             parameters={**stacked.fixed, **stacked.learned},
             constants=of_lanes if self._is_vectorised else [*model.parameters(), *model.buffers()],
         )
-
-    def _step(self, size: int, num_steps: int, dry: Sequence[DryStep]) -> GroupStep:
-        count = len(self._setups)
-        rows = torch.zeros(num_steps, count, size, dtype=torch.int64, device=self._device)
-        draws = [one.draws for one in dry]
-        noise = None
-        if self._is_vectorised and any(draws):
-            noise = LaneNoise(draws, self._generators)
-        return GroupStep(self._group, rows, noise)
 
     def _changes(self) -> list[Tensor]:
         group = self._group
@@ -268,24 +253,12 @@ class ProgramSession:
             if self._watch is not None:
                 with self._watch.reference(rows.shape[1]) as forward:
                     dry_step(self._setups[0], rows[0], forward)
-            losses, gradients = self._first_step(step, rows)
+            with _faults_of_program(), _quiet_vmap(), self._drawing(epoch=1):
+                losses, _, gradients = step.run(rows)
         finally:
-            with torch.no_grad():
-                for buffer, before in zip(buffers, kept, strict=True):
-                    buffer.copy_(before)
+            restore(buffers, kept)
         precision = self._setups[0].settings.precision
         check_agreement(losses, gradients, dry, self._group.stacked, precision)
-
-    def _first_step(self, step: GroupStep, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Losses and gradients of the first epoch's first step; a fault there is the program's."""
-        try:
-            with _quiet_vmap(), self._drawing(epoch=1):
-                losses, _, gradients = step.run(rows)
-        except (TrainlabError, Unsuited, torch.OutOfMemoryError):
-            raise
-        except Exception as error:
-            raise Unsuited("not_vectorisable", reason=reason_of(error)) from error
-        return losses.detach(), gradients
 
     @contextmanager
     def _drawing(self, epoch: int) -> Iterator[None]:
@@ -301,20 +274,20 @@ class ProgramSession:
 
     def _fill(self, orders: Tensor) -> None:
         """The rows of every step of an epoch."""
-        size, num_full = self._batches.batch_size, self._num_full
-        for step in self._steps:
-            count = step.rows.shape[2]
-            if count == size and num_full:
+        num_full = self._num_full
+        for size, step in self._steps.items():
+            if size == self._batches.batch_size:
                 part = orders[:, : num_full * size].unflatten(1, (num_full, size))
                 step.rows.copy_(part.transpose(0, 1))
             else:
-                step.rows.copy_(orders[:, -count:].unsqueeze(0))
+                step.rows.copy_(orders[:, -size:].unsqueeze(0))
 
 
-def _tried(setup: Setup, rows: Tensor) -> DryStep:
-    """A dry step; what the model raises in it is no fault yet: eager, which runs next, will tell."""
+@contextmanager
+def _faults_of_program() -> Iterator[None]:
+    """What the model raises in a first step is no fault yet: eager, which runs next, will tell."""
     try:
-        return dry_step(setup, rows)
+        yield
     except (TrainlabError, Unsuited, torch.OutOfMemoryError):
         raise
     except Exception as error:
@@ -329,40 +302,20 @@ def _quiet_vmap() -> Iterator[None]:
         yield
 
 
-# graphed: the whole step of one trial as a CUDA graph, launched at once instead of kernel by kernel.
+class ProgramEngine:
+    """graphed: the whole step of one trial as a CUDA graph, launched at once instead of kernel by kernel.
+    lanes: many trials as rows of one vectorised program (`torch.func`), captured as a graph; they are alike
+    but for seed, optimizer, its settings, gradient resets and dropout. Where there is no GPU the same step
+    is called again and again."""
 
-
-class GraphedEngine:
-    """Takes one trial at a time. Where there is no GPU the same step is called again and again."""
-
-    name = "graphed"
     shows: Grain = "point"
-    takes_many = False
     is_program = True
 
-    def open(self, group: Sequence[Member]) -> ProgramSession:
-        return ProgramSession(group, is_vectorised=False)
-
-    def training_step(self, setup: Setup, moments: Moments) -> Update:
-        return self.open([Member(setup, moments, Progress())]).step_on
-
-    def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        return make_inference_step(setup, moments)
-
-
-# lanes: many trials as rows of one vectorised program (`torch.func`), captured as a graph on a GPU.
-
-
-class LanesEngine:
-    """Takes trials that are alike but for seed, optimizer, its settings, gradient resets and dropout."""
-
-    name = "lanes"
-    shows: Grain = "point"
-    takes_many = True
-    is_program = True
+    def __init__(self, name: str, *, takes_many: bool) -> None:
+        self.name, self.takes_many = name, takes_many
 
     def open(self, group: Sequence[Member]) -> ProgramSession:
-        return ProgramSession(group, is_vectorised=True)
+        return ProgramSession(group, is_vectorised=self.takes_many)
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
         return self.open([Member(setup, moments, Progress())]).step_on
