@@ -148,23 +148,10 @@ class Meter:
         means |= {n: float(s) / max(of_logged[n], 1) for n, s in self._logged_sums.items()}
         for name, metric in self._whole.items():
             means |= _computed(name, metric)
-        step, loss = self._first_bad(means["loss"])
+        bad = first_bad(means["loss"], self._reduced_losses, self._loss_limit(), self._per_step)
         num_steps = -(-self._num_batches // self._per_step)
         fewer = {n: count for n, count in of_logged.items() if count != self._num_samples}
-        return Means(means, self._num_samples, num_steps, step, loss, fewer)
-
-    def _first_bad(self, mean: float) -> tuple[int | None, float | None]:
-        """The first step whose loss is not finite or beyond the limit, and that loss where it is finite."""
-        limit = self._loss_limit()
-        if math.isfinite(mean) and mean <= limit:
-            return None, None
-        losses = torch.cat(self._reduced_losses)
-        bad_steps = (~torch.isfinite(losses) | (losses > limit)).nonzero()
-        if not len(bad_steps):
-            return None, None
-        place = int(bad_steps[0])
-        loss = float(losses[place])
-        return place // self._per_step + 1, loss if math.isfinite(loss) else None
+        return Means(means, self._num_samples, num_steps, *bad, fewer)
 
     def _loss_limit(self) -> float:
         """Set by the first loss there ever was; read from the device once."""
@@ -271,6 +258,22 @@ def _version(tensor: Tensor) -> int:
 def explosion_limit(first_loss: float) -> float:
     """The loss beyond which training has exploded, by that of the first update."""
     return EXPLODED * max(1.0, abs(first_loss)) if math.isfinite(first_loss) else math.inf
+
+
+def first_bad(
+    mean: float, losses: Sequence[Tensor], limit: float, per_step: int = 1
+) -> tuple[int | None, float | None]:
+    """The first step, from 1, whose loss is not finite or beyond the limit, and that loss where it is
+    finite. Looked for where the mean over the steps is not sound."""
+    if (math.isfinite(mean) and mean <= limit) or not losses:
+        return None, None
+    every = torch.cat(list(losses))
+    bad_steps = (~torch.isfinite(every) | (every > limit)).nonzero()
+    if not len(bad_steps):
+        return None, None
+    place = int(bad_steps[0])
+    loss = float(every[place])
+    return place // per_step + 1, loss if math.isfinite(loss) else None
 
 
 def per_sample(name: str, values: Any, count: int) -> Tensor:

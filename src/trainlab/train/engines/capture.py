@@ -22,7 +22,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.train.engines.engine import Unsuited, reason_of
-from trainlab.train.engines.vectorized import Draw, DropoutRecorder, Stacked
+from trainlab.train.engines.vectorized import Draw, DropoutCalls, Stacked
 from trainlab.train.metering import per_sample
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
@@ -190,7 +190,7 @@ def dry_step(
     workload = setup.workload
     model = (_copy_of(setup.model) if watching is None else setup.model).train()
     loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
-    dropout, reading = DropoutRecorder(), _ValuesRead()  # type: ignore[no-untyped-call]
+    dropout, reading = DropoutCalls(), _ValuesRead()  # type: ignore[no-untyped-call]
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
     with (

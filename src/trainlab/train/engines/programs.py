@@ -69,8 +69,11 @@ class ProgramSession:
         self._num_full, rest = divmod(num_samples, size)
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
             self._build([count for count in (size if self._num_full else 0, rest) if count])
-        for row, one in enumerate(self._setups):
-            self._group.gradients.show(one.model, row, self._group.stacked)
+        # Instruments that look at points find the gradients where eager has them.
+        for name, of_all in self._group.stacked.by_name(self._group.gradients.rows).items():
+            for one, gradient in zip(self._setups, of_all, strict=True):
+                one.model.get_parameter(name).grad = gradient
+        for one in self._setups:
             one.engine_facts.update(optimizer_code="program", trials_together=len(members))
 
     def learning_rates(self) -> Sequence[float]:

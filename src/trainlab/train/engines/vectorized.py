@@ -4,9 +4,8 @@ torch's dropout draws for a whole tensor from one generator. So the draws are ma
 by trial, each from the trial's generator, and the model multiplies by them where it calls dropout.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from trainlab.train.callbacks import ProgramWatch
 from trainlab.train.engines.engine import Unsuited
 from trainlab.train.engines.lane_updates import LaneUpdate
-from trainlab.train.metering import Means, explosion_limit, per_sample
+from trainlab.train.metering import Means, explosion_limit, first_bad, per_sample
 from trainlab.train.setup import Setup
 from trainlab.workloads.user_code import LOSS, MODEL, PREPARE
 
@@ -44,73 +43,38 @@ class Draw:
         return self.shape, self.strides, self.dtype, self.drops_channels
 
 
-@dataclass(frozen=True)
-class _Call:
-    inputs: Tensor
-    probability: float
-    is_in_place: bool
-    drops_channels: bool
+class DropoutCalls(TorchFunctionMode):
+    """Notes what calls of dropout draw, and lets them; with `noise`, multiplies by what was drawn."""
 
-
-def _call_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
-    """A call that drops something; None for any other."""
-    if function not in _WHOLE and function not in _CHANNELS:
-        return None
-    names = (
-        "input",
-        "p",
-        "training" if function not in (torch.dropout, torch.dropout_) else "train",
-    )
-    given = dict(zip((*names, "inplace"), args, strict=False)) | kwargs
-    trains = given.get("training", given.get("train", True))
-    probability = float(given.get("p", 0.5))
-    drops_channels = function in _CHANNELS
-    if drops_channels and given["input"].dim() != _CHANNELS[function]:
-        return None
-    if not trains or probability == 0 or given["input"].numel() == 0:
-        return None
-    in_place = bool(given.get("inplace", False)) or function is torch.dropout_
-    return _Call(given["input"], probability, in_place, drops_channels)
-
-
-class DropoutRecorder(TorchFunctionMode):
-    """Notes what every call of dropout draws, and lets it."""
-
-    def __init__(self) -> None:
+    def __init__(self, noise: Sequence[Tensor] | None = None) -> None:
         super().__init__()
+        self._noise = None if noise is None else iter(noise)
         self.draws: list[Draw] = []
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if (call := _call_of(func, args, kwargs)) is not None and call.probability < 1:
-            like = call.inputs
-            if call.drops_channels:
+        if func not in _WHOLE and func not in _CHANNELS:
+            return func(*args, **kwargs)
+        given = dict(zip(("input", "p", "training", "inplace"), args, strict=False)) | kwargs
+        inputs, probability = given["input"], float(given.get("p", 0.5))
+        trains = given.get("training", given.get("train", True))
+        is_batch = inputs.dim() == _CHANNELS.get(func, inputs.dim())
+        if not trains or probability == 0 or inputs.numel() == 0 or not is_batch:
+            return func(*args, **kwargs)  # drops nothing
+        if self._noise is not None:
+            factor = next(self._noise) if probability < 1 else torch.zeros_like(inputs)
+            is_in_place = bool(given.get("inplace", False)) or func is torch.dropout_
+            return inputs.mul_(factor) if is_in_place else inputs * factor
+        if probability < 1:
+            like = inputs
+            if drops_channels := func in _CHANNELS:
                 like = like.new_empty(*like.shape[:2], *(1 for _ in like.shape[2:]))
             like = torch.empty_like(like)
             shape, strides = tuple(like.shape), tuple(like.stride())
-            draw = Draw(shape, strides, like.dtype, call.probability, call.drops_channels)
-            self.draws.append(draw)
+            self.draws.append(Draw(shape, strides, like.dtype, probability, drops_channels))
         return func(*args, **kwargs)
-
-
-class GivenNoise(TorchFunctionMode):
-    """Multiplies by what was drawn where the model calls dropout."""
-
-    def __init__(self, noise: Sequence[Tensor]) -> None:
-        super().__init__()
-        self._noise = iter(noise)
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        call = _call_of(func, args, kwargs)
-        if call is None:
-            return func(*args, **kwargs)
-        factor = next(self._noise) if call.probability < 1 else torch.zeros_like(call.inputs)
-        return call.inputs.mul_(factor) if call.is_in_place else call.inputs * factor
 
 
 class LaneNoise:
@@ -122,59 +86,47 @@ class LaneNoise:
         """`draws` of each trial, which has one of the generators."""
         if len({tuple(draw.layout for draw in one) for one in draws}) > 1:
             raise Unsuited("not_alike")
-        self._generators = generators
-        self._device = generators[0].device
+        self._generators, device = generators, generators[0].device
         self._calls = list(zip(*draws, strict=True))
         self.rows = [
-            torch.empty(len(draws), *of_all[0].shape, dtype=of_all[0].dtype, device=self._device)
+            torch.empty(len(draws), *of_all[0].shape, dtype=of_all[0].dtype, device=device)
             for of_all in self._calls
         ]
         self._kept = [
             torch.tensor(
-                [1 - draw.probability for draw in of_all], dtype=torch.float64, device=self._device
+                [1 - one.probability for one in of_all], dtype=torch.float64, device=device
             )
             for of_all in self._calls
         ]
-
+        # A GPU's dropout draws inside its own kernel, from the default generator.
         self._ones = {
-            draw: torch.empty_strided(
-                draw.shape, draw.strides, dtype=draw.dtype, device=self._device
-            ).fill_(1)
+            draw: _empty_as(draw, device).fill_(1)
             for draw in {draw for of_all in self._calls for draw in of_all}
-            if self._is_fused(draw)
+            if device.type == "cuda" and not draw.drops_channels
         }
 
     def draw(self) -> None:
         """Draws anew, call by call, each trial from its own generator."""
         for of_all, rows, kept in zip(self._calls, self.rows, self._kept, strict=True):
-            if self._is_fused(of_all[0]):
-                self._draw_fused(of_all, rows)
+            if of_all[0] in self._ones:
+                drawn = []
+                for draw, generator in zip(of_all, self._generators, strict=True):
+                    with _default_is(generator):
+                        ones = self._ones[draw]
+                        drawn.append(torch.native_dropout(ones, draw.probability, True)[0])
+                torch.stack(drawn, out=rows)
                 continue
             for row, draw, generator in zip(rows, of_all, self._generators, strict=True):
-                drawn = _like(draw, row)
-                drawn.bernoulli_(1 - draw.probability, generator=generator)
-                if drawn is not row:
-                    row.copy_(drawn)
+                # In the order in memory in which torch's dropout would.
+                place = row if row.stride() == draw.strides else _empty_as(draw, row.device)
+                place.bernoulli_(1 - draw.probability, generator=generator)
+                if place is not row:
+                    row.copy_(place)
             rows.div_(kept.to(rows.dtype).view(-1, *(1 for _ in rows.shape[1:])))
 
-    def _is_fused(self, draw: Draw) -> bool:
-        return self._device.type == "cuda" and not draw.drops_channels
 
-    def _draw_fused(self, of_all: Sequence[Draw], rows: Tensor) -> None:
-        """A GPU's dropout draws inside its own kernel, from the default generator."""
-        drawn = []
-        for draw, generator in zip(of_all, self._generators, strict=True):
-            with _default_is(generator):
-                kept = torch.native_dropout(self._ones[draw], draw.probability, True)[0]
-                drawn.append(kept)
-        torch.stack(drawn, out=rows)
-
-
-def _like(draw: Draw, row: Tensor) -> Tensor:
-    """Memory to draw into in the order in which torch's dropout would."""
-    if tuple(row.stride()) == draw.strides:
-        return row
-    return torch.empty_strided(draw.shape, draw.strides, dtype=draw.dtype, device=row.device)
+def _empty_as(draw: Draw, device: torch.device) -> Tensor:
+    return torch.empty_strided(draw.shape, draw.strides, dtype=draw.dtype, device=device)
 
 
 @contextmanager
@@ -216,7 +168,6 @@ class Stacked:
         self.rows = torch.zeros(len(models), total, dtype=dtype, device=device)
         """All numbers that are learned; a few unused ones between parameters stay zero."""
         self.places = places
-        self._gaps = _gaps(places, total)
         self._zeros = torch.zeros(len(models), ALIGNED, dtype=dtype, device=device)
         with torch.no_grad():
             for row, parameters in zip(self.rows, named, strict=True):
@@ -235,7 +186,14 @@ class Stacked:
             if name not in places
         }
         """Parameters that are not learned."""
-        self.buffers = _stacked_buffers(models)
+        self.buffers: dict[str, Tensor] = {}
+        """Those of the models become views."""
+        for name, _ in models[0].named_buffers():
+            path, _, last = name.rpartition(".")
+            owners = [model.get_submodule(path)._buffers for model in models]
+            self.buffers[name] = torch.stack([owner[last].detach() for owner in owners])  # type: ignore[union-attr]
+            for owner, view in zip(owners, self.buffers[name], strict=True):
+                owner[last] = view
 
     def by_name(self, rows: Tensor) -> dict[str, Tensor]:
         """Views of numbers that are arranged as `rows` are, with the models as first dimension."""
@@ -246,34 +204,12 @@ class Stacked:
 
     def row_of(self, gradients: dict[str, Tensor]) -> Tensor:
         """The gradients of all models, arranged as `rows` are."""
-        count = len(self.rows)
         parts: list[Tensor] = []
-        for name, gap in self._gaps.items():
-            parts.append(gradients[name].reshape(count, -1))
-            if gap:
+        for name, place in self.places.items():
+            parts.append(gradients[name].reshape(len(self.rows), -1))
+            if gap := (place.start - place.stop) % ALIGNED:
                 parts.append(self._zeros[:, :gap])
         return torch.cat(parts, dim=1)
-
-
-def _gaps(places: dict[str, slice], total: int) -> dict[str, int]:
-    starts = [*[place.start for place in places.values()][1:], total]
-    return {
-        name: start - place.stop
-        for (name, place), start in zip(places.items(), starts, strict=True)
-    }
-
-
-def _stacked_buffers(models: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """The buffers by name; those of the models become views."""
-    stacked: dict[str, Tensor] = {}
-    for name, buffer in models[0].named_buffers():
-        path, _, last = name.rpartition(".")
-        owners = [model.get_submodule(path) for model in models]
-        stacked[name] = torch.stack([getattr(owner, last).detach() for owner in owners])
-        for owner, view in zip(owners, stacked[name], strict=True):
-            owner._buffers[last] = view
-        assert buffer.shape == stacked[name].shape[1:]
-    return stacked
 
 
 # Sample-weighted means of loss and metrics of many trials, added up where the step runs.
@@ -308,28 +244,13 @@ class LaneSums:
         losses = self._losses[first : first + num_steps]
         numbers = torch.cat([self._totals / num_samples, losses[:1]]).T.tolist()
         self._totals.zero_()
-        return [
-            self._means_of(trial, row, losses, num_samples, num_steps)
-            for trial, row in enumerate(numbers)
-        ]
-
-    def _means_of(
-        self, trial: int, row: Sequence[float], losses: Tensor, num_samples: int, num_steps: int
-    ) -> Means:
-        *values, first_loss = row
-        limit = self.limits.setdefault(trial, explosion_limit(first_loss))
-        means = dict(zip(self._names, values, strict=True))
-        step, loss = None, None
-        if not (math.isfinite(means["loss"]) and means["loss"] <= limit):
-            step, loss = _first_bad(losses[:, trial].tolist(), limit)
-        return Means(means, num_samples, num_steps, step, loss)
-
-
-def _first_bad(losses: Sequence[float], limit: float) -> tuple[int | None, float | None]:
-    for step, loss in enumerate(losses, start=1):
-        if not math.isfinite(loss) or loss > limit:
-            return step, loss if math.isfinite(loss) else None
-    return None, None
+        found = []
+        for trial, (*values, first_loss) in enumerate(numbers):
+            limit = self.limits.setdefault(trial, explosion_limit(first_loss))
+            means = dict(zip(self._names, values, strict=True))
+            bad = first_bad(means["loss"], [losses[:, trial]], limit)
+            found.append(Means(means, num_samples, num_steps, *bad))
+        return found
 
 
 # One step of all trials of a group, from gathering its batches to adding up losses, without arguments.
@@ -353,13 +274,6 @@ class Gradients:
         # Not by a product: zero times a gradient that is not finite is none either.
         self.rows.copy_(torch.where(self._resets, of_step, self.rows + of_step))
         return self.rows.clone()
-
-    def show(self, model: nn.Module, row: int, stacked: Stacked) -> None:
-        """Lets the parameters of a model show their gradients, for instruments that look at points."""
-        parameters = dict(model.named_parameters())
-        for name, place in stacked.places.items():
-            parameter = parameters[name]
-            parameter.grad = self.rows[row, place].view(parameter.shape)
 
 
 @dataclass(frozen=True)
@@ -385,11 +299,8 @@ class GroupStep:
     def __init__(self, group: LaneGroup, rows: Tensor, noise: LaneNoise | None) -> None:
         """`rows` (steps x trials x samples) is filled anew for every epoch."""
         self.rows, self._group, self._noise = rows, group, noise
-        setup = group.setups[0]
+        self._setup = setup = group.setups[0]
         self._model, self._workload, self._loss = setup.model, setup.workload, setup.loss
-        self._batches = setup.split_batches
-        self._autocasts = setup.settings.precision == "bf16"
-        self._device_type = setup.device.type
 
     def __call__(self) -> None:
         """The step at the group's position."""
@@ -408,14 +319,13 @@ class GroupStep:
 
     def run(self, rows: Tensor) -> tuple[Tensor, list[Tensor], Tensor]:
         """Losses, metrics' values and gradients of every trial on its rows of the data."""
-        stored, targets = self._batches.gather(rows.reshape(-1))
+        stored, targets = self._setup.split_batches.gather(rows.reshape(-1))
         if self._noise is not None:
             self._noise.draw()
-        if self._group.is_vectorised:
-            shape = tuple(rows.shape)
-            stored, targets = stored.unflatten(0, shape), targets.unflatten(0, shape)
         group = self._group
         if group.is_vectorised:
+            shape = tuple(rows.shape)
+            stored, targets = stored.unflatten(0, shape), targets.unflatten(0, shape)
             noise = () if self._noise is None else tuple(self._noise.rows)
             learned = group.stacked.learned
             losses, values = vmap(self._lane)(
@@ -449,7 +359,7 @@ class GroupStep:
             outputs: Tensor = functional_call(self._model, tensors, (inputs,))
             return outputs
 
-        with GivenNoise(noise) if noise else nullcontext():
+        with DropoutCalls(noise) if noise else nullcontext():
             return self._forward(model, stored, targets)
 
     def _forward(
@@ -458,10 +368,10 @@ class GroupStep:
         with PREPARE:
             inputs = self._workload.prepare(stored)
         # Without autocast's cache: a copy of a weight that a graph keeps would go stale.
-        autocast = torch.autocast(
-            self._device_type, torch.bfloat16, enabled=self._autocasts, cache_enabled=False
-        )
-        with autocast, self._watching(len(targets)):
+        kind, is_bf16 = self._setup.device.type, self._setup.settings.precision == "bf16"
+        autocast = torch.autocast(kind, torch.bfloat16, enabled=is_bf16, cache_enabled=False)
+        watch = self._group.watch
+        with autocast, nullcontext() if watch is None else watch.forward(len(targets)):
             with MODEL:
                 outputs = model(inputs)
             with LOSS:
@@ -472,7 +382,3 @@ class GroupStep:
             for name, metric in self._workload.sample_metrics.items()
         ]
         return loss, values
-
-    def _watching(self, num_samples: int) -> AbstractContextManager[None]:
-        watch = self._group.watch
-        return nullcontext() if watch is None else watch.forward(num_samples)
