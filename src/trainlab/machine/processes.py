@@ -147,21 +147,3 @@ def outlast_terminal() -> None:
         # One that is no file, or was closed from the start, has nothing to lose.
         with suppress(AttributeError, ValueError):
             setattr(sys, name, lasting_stream(getattr(sys, name), forgiven))
-
-
-def own_streams() -> tuple[TextIO, TextIO]:
-    """Standard input and output for commands and answers alone; the user's code gets others in their place.
-
-    Processes that it forks do not get them: they would keep them open after this one has died.
-    """
-    commands = os.fdopen(os.dup(sys.stdin.fileno()))
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=answers.close)
-        os.register_at_fork(after_in_child=commands.close)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, sys.stdin.fileno())
-    os.close(nothing)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    sys.stdout, sys.stderr = lasting_stream(sys.stdout), lasting_stream(sys.stderr)
-    return commands, answers

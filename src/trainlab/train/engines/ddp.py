@@ -6,11 +6,10 @@ followers, take part in the updates and nothing else.
 """
 
 import copy
-import json
+import io
 import math
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
@@ -20,12 +19,12 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, NoReturn, cast
 
 import numpy as np
-import psutil
 import torch
 from torch import Tensor, distributed
 from torch._C._distributed_c10d import FileStore
@@ -33,11 +32,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.machine.process_state import prepare_process
-from trainlab.machine.processes import end_with_parent, own_streams, signal_name
+from trainlab.machine.processes import end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.schema import note
-from trainlab.spec import Spec
-from trainlab.train.batches import Rank
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, State, Update
@@ -49,27 +46,14 @@ from trainlab.train.step import CallModel, StepOutcome
 
 FOLLOW = "from trainlab.train.engines.ddp import follow; follow()"
 """What a process of a trial other than the first runs."""
-PREFIX = "trainlab-ddp-"
-"""Of temporary folders."""
 PATIENCE_S = 2.0
 """How long a process that has lost its connection may take to end."""
-NUM_SAMPLES = 48
-"""That the loss is tried on before several processes train."""
+NUM_SAMPLES, PART = 48, 5
+"""That the loss is tried on before several processes train, at once and in parts."""
 
 
 class ProcessLostError(TrainlabError):
     """A process of the trial has ended before it."""
-
-
-class RankTask(Spec):
-    """What a follower is told when it starts."""
-
-    trial: Trial
-    rank: Rank
-    store: str
-    """The file in which the processes meet."""
-    path: tuple[str, ...]
-    """Where the first process finds modules, looked at last."""
 
 
 class ParallelEngine(EagerEngine):
@@ -177,9 +161,9 @@ class LeadingSession(SharingSession):
         super().change_learning_rates()
 
     def restore(self, state: State) -> None:
-        path = Path(self._ranks.folder.name) / "state.pt"
-        torch.save(state, path)
-        self._ranks.tell("restore", path=str(path))
+        stream = io.BytesIO()
+        torch.save(state, stream)
+        self._ranks.tell("restore", state=stream.getvalue())
         super().restore(state)
 
 
@@ -194,38 +178,41 @@ class Ranks:
         self.trial, self.setup = trial, cast("Setup | None", None)
         self.num_steps = 0
         """Steps that were made one by one since the others run freely."""
-        _remove_left_behind()
-        self.folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-")
-        self._store = str(Path(self.folder.name) / "store")
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="trainlab-ddp-")
+        self._store = str(Path(self._folder.name) / "store")
+        """The file in which the processes meet."""
+        self._others: list[tuple[subprocess.Popen[bytes], Connection]] = []
         self._are_ready = False
         try:
             for number in range(1, trial.settings.processes):
-                self._processes.append(self._started(number))
+                self._start(number)
         except BaseException:
             self.close()
             raise
 
-    def _started(self, number: int) -> "subprocess.Popen[bytes]":
-        environment, settings = dict(os.environ), self.trial.settings
-        if settings.threads is not None:
-            environment["OMP_NUM_THREADS"] = str(settings.threads)
-        rank = Rank(number=number, of=settings.processes)
-        task = RankTask(trial=self.trial, rank=rank, store=self._store, path=tuple(sys.path))
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", FOLLOW, task.model_dump_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
+    def _start(self, number: int) -> None:
+        environment, threads = dict(os.environ), self.trial.settings.threads
+        if threads is not None:
+            environment["OMP_NUM_THREADS"] = str(threads)
+        ours, theirs = Pipe()
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", FOLLOW, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what the user's code prints in the first process is enough
+            pass_fds=[theirs.fileno()],
             env=environment,
         )
+        theirs.close()
+        self._others.append((process, ours))
+        ours.send((sys.path, self.trial, number, self._store))
 
     def wait_until_ready(self) -> None:
         """Until all have set the trial up; ProcessLostError where one has ended."""
-        for process in () if self._are_ready else self._processes:
-            assert process.stdout is not None
-            if not process.stdout.readline():
-                raise self._lost()
+        for _, connection in () if self._are_ready else self._others:
+            try:
+                connection.recv()
+            except (EOFError, OSError):
+                raise self._lost() from None
         self._are_ready = True
 
     def join(self, setup: Setup) -> None:
@@ -235,18 +222,16 @@ class Ranks:
             check_mean_of_parts(setup)
             self.wait_until_ready()
             self.tell("join")
-            self.model = _joined(setup, setup.train_batches.rank, self._store)
+            self.model = _joined(setup, self._store)
         except BaseException:
             self.close()
             raise
 
     def tell(self, command: str, **values: Any) -> None:
-        """The same to all; see `_Follower`."""
-        line = json.dumps([command, values]).encode() + b"\n"
-        for process in self._processes:
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):  # its connection is lost as well, which is noticed
-                process.stdin.write(line)
+        """The same to all; see `follow`."""
+        for _, connection in self._others:
+            with suppress(OSError):  # its part in the updates is missed as well, which is noticed
+                connection.send((command, values))
 
     def reason_of(self, error: Exception) -> Exception:
         """The end of another process, where an error of this one comes from that; else the error. What the
@@ -257,30 +242,28 @@ class Ranks:
     def _lost(self) -> ProcessLostError:
         """Which of them has ended, and how."""
         deadline_s = time.monotonic() + PATIENCE_S
-        while True:
-            codes = ((number, one.poll()) for number, one in enumerate(self._processes, start=2))
-            for number, code in codes:
-                if code is not None:
-                    how = f"ended with code {code}"
-                    how = f"was ended by {signal_name(-code)}" if code < 0 else how
-                    of = len(self._processes) + 1
+        while time.monotonic() < deadline_s:
+            for number, (process, _) in enumerate(self._others, start=2):
+                if (code := process.poll()) is not None:
+                    how = (
+                        f"was ended by {signal_name(-code)}"
+                        if code < 0
+                        else f"ended with code {code}"
+                    )
+                    of = len(self._others) + 1
                     told = f"processes: number {number} of {of} {how}; its error is in the log"
                     return ProcessLostError(told)
-            if time.monotonic() >= deadline_s:
-                return ProcessLostError("processes: the connection between them broke")
             time.sleep(0.01)
+        return ProcessLostError("processes: the connection between them broke")
 
     def close(self) -> None:
         """Ends the others."""
-        for process in self._processes:
+        for process, _ in self._others:
             process.kill()
-        for process in self._processes:
+        for process, connection in self._others:
             process.wait()
-            for stream in (process.stdin, process.stdout):
-                assert stream is not None
-                with suppress(BrokenPipeError):
-                    stream.close()
-        self.folder.cleanup()
+            connection.close()
+        self._folder.cleanup()
         if distributed.is_initialized():
             distributed.destroy_process_group()
 
@@ -317,38 +300,25 @@ def _ranks_of(setup: Setup) -> Ranks:
         _ranks = Ranks(setup.trial)
     if _ranks.setup is None:
         _ranks.join(setup)
-    _record(setup)
-    return _ranks
-
-
-def _record(setup: Setup) -> None:
-    """How the processes work together, and what differs from one alone."""
+    # How the processes work together, and what differs from one alone.
     setup.engine_facts["backend"] = _backend_for(setup.device)
     told = note("parallel_batch_norm", processes=setup.settings.processes)
     norms = torch.nn.modules.batchnorm._BatchNorm
     has_norms = any(isinstance(one, norms) for one in setup.model.modules())
     if has_norms and told not in setup.notes:
         setup.notes.append(told)
-
-
-def _remove_left_behind() -> None:
-    """The folders of processes that were killed and could not."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"):
-        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
-        with suppress(OSError):
-            is_ours = owner.isdecimal() and folder.lstat().st_uid == os.getuid()
-            if is_ours and not psutil.pid_exists(int(owner)):
-                rmtree(folder)
+    return _ranks
 
 
 def _backend_for(device: torch.device) -> str:
     return "nccl" if device.type == "cuda" else "gloo"
 
 
-def _joined(setup: Setup, rank: Rank, store: str) -> DistributedDataParallel:
+def _joined(setup: Setup, store: str) -> DistributedDataParallel:
     """The model, its gradients averaged over all processes as they are computed; all begin with the weights
     of the first. Waits until all have come: they meet in a file and exchange over loopback."""
     loopback, device = "lo0" if sys.platform == "darwin" else "lo", setup.device
+    rank = setup.train_batches.rank
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(name, loopback)
     file = FileStore(store, rank.of)
@@ -363,42 +333,39 @@ def _joined(setup: Setup, rank: Rank, store: str) -> DistributedDataParallel:
 
 def check_mean_of_parts(setup: Setup) -> None:
     """WorkloadError where the loss of a batch is not the mean over its samples: the mean of what several
-    processes find in their shares would be another loss. A model that cannot be copied is not looked at."""
-    try:
-        model = copy.deepcopy(setup.model).eval()
-    except Exception:  # noqa: BLE001  the model's own
-        return
+    processes find in their shares would be another loss. A model that cannot be copied or run is not looked
+    at: training will tell."""
     batches = setup.split_batches
     # From all over the training set, which may be sorted.
     rows = torch.linspace(0, batches.num_samples - 1, min(NUM_SAMPLES, batches.num_samples))
     inputs, targets = batches.samples(rows.long())
-
-    def mean_of_parts(size: int) -> float:
-        """NaN where the model takes no batch of that size."""
-        total = 0.0
-        for part, told in zip(inputs.split(size), targets.split(size), strict=True):
-            try:
-                # A copy: the inputs may be changed in place.
-                outputs = model(setup.workload.prepare(part.clone()))
-                total += len(told) * float(setup.loss(outputs, told))
-            except Exception:  # noqa: BLE001  the model's own
-                return math.nan
-        return total / len(targets)
-
     devices = [setup.device] if setup.device.type == "cuda" else []
-    with torch.no_grad(), torch.random.fork_rng(devices=devices), setup.autocast():
-        # Weights moved a little: where an output layer starts at zero, all samples have the same loss.
-        draw = torch.Generator().manual_seed(0)
-        for one in filter(Tensor.is_floating_point, model.parameters()):
-            noise = torch.randn(one.shape, generator=draw, dtype=torch.float32)
-            one.add_(0.05 * noise.to(one.device, one.dtype))
-        whole, *means = map(mean_of_parts, (len(targets), 1, 2, 5))
-    for mean in filter(math.isfinite, means):
-        if math.isfinite(whole) and not math.isclose(whole, mean, rel_tol=1e-3, abs_tol=1e-6):
-            raise WorkloadError(
-                f"loss: gave {whole:.6g} for a batch and {mean:.6g} as the mean of its parts (it, or the "
-                "model, mixes samples), so several processes would train something else; use processes=1"
-            )
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=devices), setup.autocast():
+            model = copy.deepcopy(setup.model).eval()
+            # Weights moved a little: where an output layer starts at zero, all samples have the same loss.
+            draw = torch.Generator().manual_seed(0)
+            for one in filter(Tensor.is_floating_point, model.parameters()):
+                noise = torch.randn(one.shape, generator=draw, dtype=torch.float32)
+                one.add_(0.05 * noise.to(one.device, one.dtype))
+            means = []
+            for size in (len(targets), PART):
+                parts = zip(inputs.split(size), targets.split(size), strict=True)
+                # Copies: the inputs may be changed in place.
+                losses = [
+                    len(told) * float(setup.loss(model(setup.workload.prepare(part.clone())), told))
+                    for part, told in parts
+                ]
+                means.append(sum(losses) / len(targets))
+    except Exception:  # noqa: BLE001  the user's code, which may raise anything
+        return
+    whole, mean = means
+    is_same = math.isclose(whole, mean, rel_tol=1e-3, abs_tol=1e-6)
+    if math.isfinite(whole) and math.isfinite(mean) and not is_same:
+        raise WorkloadError(
+            f"loss: gave {whole:.6g} for a batch and {mean:.6g} as the mean of its parts (it, or the "
+            "model, mixes samples), so several processes would train something else; use processes=1"
+        )
 
 
 @contextmanager
@@ -433,49 +400,22 @@ def _step(setup: Setup, moments: Moments, model: CallModel, batch_size: Callable
     return make_training_step(setup, moments, model, weighted)
 
 
-class _Follower:
-    """A process of the trial other than the first. Its methods are the commands, lines of JSON."""
-
-    def __init__(self, task: RankTask, setup: Setup, descriptor: int) -> None:
-        self._task, self._setup = task, setup
-        self._descriptor, self._received = descriptor, b""
-
-    def commands(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """As they come; unlike a buffered stream's, what has not been taken shows."""
-        while b"\n" in self._received or (more := os.read(self._descriptor, 1 << 16)):
-            if b"\n" not in self._received:
-                self._received += more
-                continue
-            line, _, self._received = self._received.partition(b"\n")
-            command, values = json.loads(line)
-            yield command, values
-
-    def join(self) -> None:
-        self._model = _joined(self._setup, self._task.rank, self._task.store)
-        self._session = SharingSession(Member(self._setup, Moments([]), Progress()), self._model)
-        self.begin_epoch, self.advance = self._session.begin_epoch, self._session.advance
-        self.change_learning_rates = self._session.change_learning_rates
-
-    def restore(self, *, path: str) -> None:
-        self._session.restore(torch.load(path, map_location="cpu", weights_only=True))
-
-    def run(self) -> None:
-        """Makes steps, always on the same samples, until `stop` comes, then up to the number it says."""
-        batches = self._setup.split_batches
-        self._setup.model.train()
-        step = _step(self._setup, Moments([]), self._model, lambda: batches.size_of(0))
-        num_steps, last = 0, math.inf
-        while num_steps < last:
-            step(batches.first_rows())
-            num_steps += 1
-            has_come = self._received or select.select([self._descriptor], [], [], 0)[0]
-            if last == math.inf and has_come:
-                last = next(self.commands(), ("stop", {"num_steps": 0}))[1]["num_steps"]
+def _run_freely(setup: Setup, model: CallModel, leader: Connection) -> None:
+    """Makes steps, always on the same samples, until `stop` comes, then up to the number it says."""
+    batches = setup.split_batches
+    setup.model.train()
+    step = _step(setup, Moments([]), model, lambda: batches.size_of(0))
+    num_steps, last = 0, math.inf
+    while num_steps < last:
+        step(batches.first_rows())
+        num_steps += 1
+        if last == math.inf and leader.poll():
+            last = leader.recv()[1]["num_steps"]
 
 
 def follow() -> NoReturn:
-    """The whole of a follower's process: sets the trial up, answers with a line, and obeys. It ends when no
-    more lines can come, and with its parent."""
+    """The whole of a follower's process: sets the trial up, says so, and obeys. It ends when no more
+    commands can come, and with its parent."""
     end_with_parent()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         # Meant for the trial; its first process hears them too.
@@ -483,18 +423,27 @@ def follow() -> NoReturn:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     code = 0
     try:
-        task = RankTask.model_validate_json(sys.argv[1])
-        sys.path += [place for place in task.path if place not in sys.path]
-        commands, answers = own_streams()
-        load, trial = Loader(), task.trial
+        leader = Connection(int(sys.argv[1]))
+        path, trial, number, store = leader.recv()
+        sys.path += [place for place in path if place not in sys.path]
+        load = Loader()
         prepare_process(trial.settings)
         data = load.workload(trial.workload), load.data(trial.workload, trial.settings)
-        setup = set_up(trial, *data, rank_number=task.rank.number)
-        answers.write("ready\n")
-        answers.flush()
-        follower = _Follower(task, setup, commands.fileno())
-        for command, values in follower.commands():
-            getattr(follower, command)(**values)
+        setup = set_up(trial, *data, rank_number=number)
+        leader.send("ready")
+        with suppress(EOFError):
+            leader.recv()  # join
+            model = _joined(setup, store)
+            session = SharingSession(Member(setup, Moments([]), Progress()), model)
+            while True:
+                command, values = leader.recv()
+                if command == "run":
+                    _run_freely(setup, model, leader)
+                elif command == "restore":
+                    state = io.BytesIO(values["state"])
+                    session.restore(torch.load(state, map_location="cpu", weights_only=True))
+                else:
+                    getattr(session, command)(**values)
     except BaseException:  # noqa: BLE001  as an interpreter would: shown, and its code is 1
         traceback.print_exc()
         code = 1
