@@ -8,7 +8,7 @@ import pytest
 from rich_run import ACCURACY, rich_data, rich_report, run_data
 
 from fabricate import Fabricated, made_study
-from trainlab.analysis.charts import OUTSIDE, REST, cost_values, memory_values, metric_values
+from trainlab.analysis.charts import OUTSIDE, REST, cost_values, metric_values
 from trainlab.analysis.cold_start import cold_start, first_steps
 from trainlab.analysis.cost import phase_bars
 from trainlab.analysis.finding import RunData
@@ -21,7 +21,7 @@ from trainlab.analysis.learning import (
     thinned,
 )
 from trainlab.analysis.operators import operator_bars
-from trainlab.analysis.scaling import scaling_lines
+from trainlab.analysis.scaling import batch_series, scaling_chart
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.words import Words
@@ -62,20 +62,10 @@ def test_long_curves_are_thinned_and_keep_their_end() -> None:
     assert kept == sorted(kept)
 
 
-def test_phases_add_up_to_the_step(data: RunData) -> None:
-    bars = phase_bars(data.evidence, "train")
-    assert bars is not None
-    for cell in ("batch_size=1", "batch_size=64"):
-        shares = [part.share for part in bars.parts if part.cell == cell]
-        assert sum(shares) == pytest.approx(1.0)
-    forward = next(p for p in bars.parts if p.cell == "batch_size=1" and p.name == "forward")
-    assert forward.share == pytest.approx(0.5)
-
-
-def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(data: RunData) -> None:
-    bars = operator_bars(data.evidence, "train")
-    assert bars is not None
-    mine = {part.name: part.value for part in bars.parts if part.cell == "batch_size=1"}
+def test_phases_and_operators_add_up_with_the_rest_and_what_lies_outside(data: RunData) -> None:
+    phases = phase_bars(data.evidence, "train")["batch_size=1"]
+    assert phases["forward"] == pytest.approx(sum(phases.values()) / 2)
+    mine = operator_bars(data.evidence, "train")["batch_size=1"]
     assert mine["addmm"] == pytest.approx(30.1)
     assert mine["relu"] == pytest.approx(15.0)
     assert sum(mine.values()) == pytest.approx(100.0)
@@ -83,46 +73,36 @@ def test_operator_shares_add_up_with_the_rest_and_what_lies_outside(data: RunDat
     assert mine[OUTSIDE] > 0
 
 
-def test_costs_and_memory_are_those_of_the_cells(data: RunData) -> None:
-    steps = cost_values(data.evidence, "step_ms")
-    memory = memory_values(data.evidence)
+def test_costs_and_metrics_are_those_of_the_cells(data: RunData) -> None:
+    steps, memory = (cost_values(data.evidence, one) for one in ("step_ms", "peak_mib"))
     assert steps is not None
     assert memory is not None
     train = {value.cell: value.value for value in steps.values if value.mode == "train"}
     assert train["batch_size=16"] == pytest.approx((0.5 + 0.32) * 1.008, rel=1e-3)
     peaks = {value.cell: value.value for value in memory.values if value.mode == "train"}
     assert peaks == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
-
-
-def test_values_of_a_metric_have_every_seed(data: RunData) -> None:
-    found = metric_values(data.evidence, "test/accuracy")
-    assert found is not None
-    assert len(found.values) == 3
-    assert len(found.seed_values) == 24
+    accuracy = metric_values(data.evidence, "test/accuracy")
+    assert accuracy is not None
+    assert (len(accuracy.values), len(accuracy.seed_values)) == (3, 24)
 
 
 def test_the_fitted_line_goes_through_what_was_measured(data: RunData) -> None:
-    (line,) = scaling_lines(data.evidence, "train")
-    assert [size for _, size, _ in line.measured] == [1, 16, 64]
-    at = {size: fit.value for size, fit in line.fitted}
-    for _, size, time in line.measured:
-        assert at[size] == pytest.approx(time, rel=0.01)
+    chart = scaling_chart(batch_series(data.evidence, "train"), Words("en"))
+    places: dict[str, dict[int, float]] = {"measured": {}, "fitted": {}}
+    for row in chart["data"]["values"]:
+        places[row["kind"]][row["x"]] = row["y"]
+    assert list(places["measured"]) == [1, 16, 64]
+    for size, time in places["measured"].items():
+        assert places["fitted"][size] == pytest.approx(time, rel=0.01)
 
 
-def test_first_steps_are_multiples_of_a_settled_one(data: RunData) -> None:
-    found = first_steps(data.evidence.measured_in("train"), "train")
-    assert found is not None
-    first = next(times for cell, step, times in found.points if cell == "batch_size=1")
-    assert first == pytest.approx(30.0)
-
-
-def test_the_chart_and_the_table_tell_one_ratio_of_the_first_step(data: RunData) -> None:
+def test_first_steps_are_multiples_of_a_settled_one_as_in_the_table(data: RunData) -> None:
     (measurement, *_) = data.evidence.measured_in("train")
     cold = cold_start(measurement.costs, measurement.layers)
-    found = first_steps([measurement], "train")
     assert cold is not None
-    assert found is not None
-    assert found.points[0][2] == pytest.approx(cold.step_ms.ratio)
+    first = first_steps([measurement])[0]
+    assert first == {"cell": "batch_size=1", "x": 1, "y": pytest.approx(30.0)}
+    assert cold.step_ms.ratio == pytest.approx(30.0)
 
 
 def test_names_from_data_are_never_part_of_an_expression(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The first step of a process compared with settled ones: what it pays for that they do not."""
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from trainlab.analysis.charts import Spec, chart, colour, quantity, scale_for, tooltip
@@ -58,14 +58,12 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         return None
 
     def pair(name: str, read: Callable[[ColdStep], float | None]) -> ColdPair:
-        firsts = [read(record.cold[0]) or 0 for record in records]
-        settled = [
-            statistics.median(read(step) or 0 for step in record.settled) for record in records
-        ]
-        return ColdPair(name, statistics.median(firsts), statistics.median(settled))
+        first = statistics.median(read(record.cold[0]) or 0 for record in records)
+        settled = [statistics.median(read(step) or 0 for step in r.settled) for r in records]
+        return ColdPair(name, first, statistics.median(settled))
 
     def phase(name: str) -> ColdPair:
-        return pair(name, lambda step: step.phases_ms.get(name, 0.0))
+        return pair(name, lambda step: step.phases_ms.get(name))
 
     phases = dict.fromkeys(name for r in records for step in r.cold for name in step.phases_ms)
     forward = [
@@ -73,12 +71,12 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         for row in (() if layers is None else layers.rows)
         if row.first_forward_us is not None and row.forward_us
     ]
-    counted = {name: read for name, read in COUNTS.items() if read(records[0].cold[0]) is not None}
+    counted = [name for name, read in COUNTS.items() if read(records[0].cold[0]) is not None]
     return ColdStart(
         step_ms=pair("step", _total_ms),
         phases_ms=tuple(map(phase, phases)),
         layers_ms=tuple(sorted(forward, key=lambda one: one.settled - one.first)),
-        evidence=tuple(pair(name, read) for name, read in counted.items()),
+        evidence=tuple(pair(name, COUNTS[name]) for name in counted),
     )
 
 
@@ -91,6 +89,13 @@ def cold_table(measurement: Measurement, words: Words) -> Table | None:
     cold = cold_start(measurement.costs, measurement.layers)
     if cold is None:
         return None
+    rows = {words("whole_step_ms"): cold.step_ms}
+    for pair in cold.phases_ms:
+        if pair.first > SMALL_PHASE * cold.step_ms.first:
+            rows[words("phase_ms", phase=words.phase(pair.name))] = pair
+    for pair in cold.layers_ms[:COLD_LAYERS]:
+        rows[words("layer_forward_ms", layer=pair.name)] = pair
+    rows |= {words.named("counted", pair.name): pair for pair in cold.evidence if pair.first}
     fields: list[Field[tuple[str, ColdPair]]] = [
         name(words("what"), lambda row: row[0]),
         value(words("first_step"), lambda row: row[1].first),
@@ -99,33 +104,13 @@ def cold_table(measurement: Measurement, words: Words) -> Table | None:
     ]
     step, cell = words.step(measurement.summary.mode), measurement.trial.cell
     caption = words("cold_table", step=step, cell=cell)
-    return table_of(caption, fields, list(_cold_rows(cold, words)), words("cold_note"))
+    return table_of(caption, fields, rows.items(), words("cold_note"))
 
 
-def _cold_rows(cold: ColdStart, words: Words) -> Iterator[tuple[str, ColdPair]]:
-    yield words("whole_step_ms"), cold.step_ms
-    for pair in cold.phases_ms:
-        if pair.first > SMALL_PHASE * cold.step_ms.first:
-            yield words("phase_ms", phase=words.phase(pair.name)), pair
-    for pair in cold.layers_ms[:COLD_LAYERS]:
-        yield words("layer_forward_ms", layer=pair.name), pair
-    for pair in cold.evidence:
-        if pair.first:
-            yield words.named("counted", pair.name), pair
-
-
-@dataclass(frozen=True)
-class FirstSteps:
-    """The first steps of a process as multiples of a settled one."""
-
-    mode: str
-    points: tuple[tuple[str, int, float], ...]
-    """Cell, step from 1, the median of it over processes in multiples of a settled one."""
-
-
-def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None:
-    """From the warm-up steps of the timed processes, as many as all processes of a cell have."""
-    points = []
+def first_steps(measured: Sequence[Measurement]) -> list[Spec]:
+    """The warm-up steps of the timed processes, as many as all processes of a cell have: a row each, with
+    the median over processes in multiples of a settled step."""
+    rows: list[Spec] = []
     for measurement in measured[:MOST_LINES]:
         # A settled step is one after the measurement, waited for after every phase like the first ones; in
         # records without such steps, a bare one.
@@ -135,22 +120,21 @@ def first_steps(measured: Sequence[Measurement], mode: str) -> FirstSteps | None
         )
         steps = zip(*(record.warmup_ms for record in measurement.costs), strict=False)
         for number, step_ms in enumerate(steps, start=1):
-            points.append((measurement.trial.cell, number, statistics.median(step_ms) / base_ms))
-    return FirstSteps(mode, tuple(points)) if points else None
+            times = statistics.median(step_ms) / base_ms
+            rows.append({"cell": measurement.trial.cell, "x": number, "y": times})
+    return rows
 
 
-def first_steps_chart(steps: FirstSteps, words: Words) -> Spec:
+def first_steps_chart(rows: Sequence[Spec], words: Words) -> Spec:
     """How many times as long as a settled step each of the first steps takes."""
-    rows = [{"cell": cell, "x": step, "y": times} for cell, step, times in steps.points]
-    cells = list(dict.fromkeys(cell for cell, _, _ in steps.points))
-    axis = scale_for([times for _, _, times in steps.points], fits_zero=True)
-    ticks = {"tickMinStep": 1, "format": "d"}
     x, y = words("step_number"), words("times_settled")
+    axis = scale_for([row["y"] for row in rows], fits_zero=True)
     hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
+    cells = list(dict.fromkeys(row["cell"] for row in rows))
     layer = {
         "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
         "encoding": {
-            "x": quantity("x", x, axis=ticks, scale={"nice": False}),
+            "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
             "y": quantity("y", y, scale=axis),
             "color": colour("cell", cells, words("cell")),
             "tooltip": tooltip(hover),
@@ -165,14 +149,12 @@ def cold_section(data: RunData, words: Words) -> Section | None:
     tables: list[Block] = []
     for mode in MODES:
         measured = data.evidence.measured_in(mode)
-        steps = first_steps(measured, mode)
-        if steps is not None and len(steps.points) > 1:
+        rows = first_steps(measured)
+        if len(rows) > 1:
             caption = words("cold_caption", step=words.step(mode))
-            values = words.listed(
-                f"{cell} {figure(times)}" for cell, step, times in steps.points[:200] if step == 1
-            )
-            alt = words("cold_alt", caption=caption, values=values)
-            spec, note = first_steps_chart(steps, words), words("settled_note")
+            firsts = (f"{row['cell']} {figure(row['y'])}" for row in rows[:200] if row["x"] == 1)
+            alt = words("cold_alt", caption=caption, values=words.listed(firsts))
+            spec, note = first_steps_chart(rows, words), words("settled_note")
             figures.append(Figure(f"cold-{mode}", caption, alt, spec, note))
         # One cell shows as well as any other why the first step is slow.
         tables += [table for m in measured if (table := cold_table(m, words))][:1]

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from trainlab.analysis.charts import Bars, bar_figure, bars_of
+from trainlab.analysis.charts import Bars, bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence, trial_confounds
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
@@ -468,20 +468,22 @@ def warning_text(measurement: Measurement, words: Words) -> str | None:
     return words("unstable_line", off_by=percent(unstable.off_by), why=why)
 
 
-def phase_bars(evidence: Evidence, mode: str) -> Bars | None:
+def phase_bars(evidence: Evidence, mode: str) -> Bars:
     """Where the time of a step goes, in milliseconds."""
     measured = evidence.measured_in(mode)[:MOST_CELLS]
-    return bars_of(mode, [(m.trial.cell, m.summary.phases_ms) for m in measured])
+    return {
+        m.trial.cell: m.summary.phases_ms for m in measured if any(m.summary.phases_ms.values())
+    }
 
 
-def memory_bars(evidence: Evidence, mode: str) -> Bars | None:
+def memory_bars(evidence: Evidence, mode: str) -> Bars:
     """What the memory at its peak holds, in MiB; the parts add up to the peak."""
-    rows = []
+    bars = {}
     for measurement in evidence.measured_in(mode)[:MOST_CELLS]:
         if (held := measurement.memory) is not None:
             parts = {kind: size / MIB for kind, size in held.at_peak.items() if size}
-            rows.append((measurement.trial.cell, parts | {"other": held.other_bytes / MIB}))
-    return bars_of(mode, rows)
+            bars[measurement.trial.cell] = parts | {"other": held.other_bytes / MIB}
+    return bars
 
 
 def phases_of_step(measurement: Measurement, words: Words) -> Table:
@@ -548,16 +550,19 @@ def memory_table(measurement: Measurement, words: Words) -> Table | None:
 def phase_section(data: RunData, words: Words) -> Section | None:
     """Where the time and the memory of a step go; None where no cost was measured."""
     evidence = data.evidence
-    phases = [bars for mode in MODES if (bars := phase_bars(evidence, mode))]
-    memory = [bars for mode in MODES if (bars := memory_bars(evidence, mode))]
+    phases = {mode: bars for mode in MODES if (bars := phase_bars(evidence, mode))}
+    memory = {mode: bars for mode in MODES if (bars := memory_bars(evidence, mode))}
     if not phases:
         return None
     unit, axis = words("milliseconds"), words("memory_axis")
     blocks: list[Block] = [
         Paragraph(words("phases_intro")),
-        *(bar_figure(bars, "phases", unit, words, words.phase) for bars in phases),
-        *(phase_table(evidence.measured_in(bars.mode), bars.mode, words) for bars in phases),
-        *(bar_figure(bars, "memory", "MiB", words, words.memory, axis) for bars in memory),
+        *(bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()),
+        *(phase_table(evidence.measured_in(mode), mode, words) for mode in phases),
+        *(
+            bar_figure(b, "memory", mode, "MiB", words, words.memory, axis)
+            for mode, b in memory.items()
+        ),
     ]
     if findings := data.findings_in("phases"):
         blocks.append(bullets(findings, words))

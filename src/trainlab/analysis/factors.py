@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainlab.analysis.charts import (
-    COSTS,
-    CellValues,
-    cost_values,
-    dot_chart,
-    memory_values,
-    metric_values,
-)
+from trainlab.analysis.charts import COSTS, CellValues, cost_values, dot_chart, metric_values
 from trainlab.analysis.cost import cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, trial_confounds
@@ -580,8 +573,8 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
     blocks: list[Block] = []
     if data.evidence.measured:
         blocks.append(cost_table(data.evidence, words))
-        found = [cost_values(data.evidence, quantity) for quantity in COSTS]
-        blocks += [cost_figure(one, words) for one in (*found, memory_values(data.evidence)) if one]
+        found = [cost_values(data.evidence, quantity) for quantity in (*COSTS, "peak_mib")]
+        blocks += [cost_figure(one, words) for one in found if one]
     if len(data.evidence.learned) > 1:
         metrics = compared_metrics(data.evidence)
         blocks += filter(None, (metric_figure(data, metric, words) for metric in metrics[:2]))

@@ -13,14 +13,12 @@ from scipy import special
 from trainlab.analysis.charts import (
     Spec,
     add_bands,
-    band_and_line,
-    chart,
     colour,
     fitted_axis,
     heat_map,
-    point_mark,
+    interval_hover,
+    line_chart,
     quantity,
-    tooltip,
 )
 from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
@@ -817,14 +815,11 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
         ("y", words.metric_title(curves.metric), ".4~f"),
-        ("low", words("interval_low"), ".4~f"),
-        ("high", words("interval_high"), ".4~f"),
+        *interval_hover(words, ".4~f"),
         ("n", words("seeds"), None),
     ]
     hue = colour("cell", cells, words("cell"))
-    encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
-    points = {"mark": point_mark(rows), "encoding": encoding}
-    return chart(rows, [*band_and_line(rows, x, y, hue, zoomed=["x"]), points], 260)
+    return line_chart(rows, x, y, hue, hover)
 
 
 def _whole_epochs(rows: Sequence[Spec]) -> Spec:

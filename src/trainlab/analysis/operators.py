@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
 
-from trainlab.analysis.charts import OUTSIDE, REST, Bars, bar_figure, bars_of
+from trainlab.analysis.charts import OUTSIDE, REST, Bars, bar_figure
 from trainlab.analysis.document import Block, Figure, Listing, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
@@ -69,39 +69,37 @@ def ranked(
 
     Not `by_shape`: the calls of all shapes together. `phases`: what ran in these alone.
     """
+    place, num_steps = "device" if is_on_device(record) else "cpu", record.num_steps
+    whole_us = record.profiled_step_us if place == "cpu" else device_us(record)
     groups: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in record.rows:
         if row.kind == "operator" and (phases is None or row.phase in phases):
             groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
-    operators = [_operator(*key, rows, record) for key, rows in groups.items()]
+    operators = []
+    for (operator, shapes), rows in groups.items():
+        calls, self_us, total_us, memory, outermost = (
+            float(sum(getattr(row, field) for row in rows) / num_steps)
+            for field in (
+                *("calls", f"self_{place}_us", f"total_{place}_us", f"self_{place}_bytes"),
+                "outermost_calls",
+            )
+        )
+        operators.append(
+            Operator(
+                name=operator,
+                shapes=shapes,
+                calls=round(calls * num_steps * record.whole),
+                calls_per_step=calls,
+                self_us=self_us,
+                share=self_us / whole_us if whole_us else 0.0,
+                total_us=total_us,
+                average_us=total_us / calls,
+                memory_bytes=round(memory),
+                outermost_calls_per_step=outermost,
+            )
+        )
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
     return sorted(operators, key=attrgetter(fields[sort]), reverse=True)
-
-
-def _operator(
-    name: str, shapes: str, rows: Sequence[OperatorRow], record: OperatorsRecord
-) -> Operator:
-    place, num_steps = "device" if is_on_device(record) else "cpu", record.num_steps
-    whole_us = record.profiled_step_us if place == "cpu" else device_us(record)
-
-    def total(field: str) -> float:
-        """Per step."""
-        return float(sum(getattr(row, field) for row in rows) / num_steps)
-
-    calls, self_us = total("calls"), total(f"self_{place}_us")
-    total_us = total(f"total_{place}_us")
-    return Operator(
-        name=name,
-        shapes=shapes,
-        calls=round(calls * num_steps * record.whole),
-        calls_per_step=calls,
-        self_us=self_us,
-        share=self_us / whole_us if whole_us else 0.0,
-        total_us=total_us,
-        average_us=total_us / calls,
-        memory_bytes=round(total(f"self_{place}_bytes")),
-        outermost_calls_per_step=total("outermost_calls"),
-    )
 
 
 def is_on_device(record: OperatorsRecord) -> bool:
@@ -128,12 +126,11 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
             return f"{us / 1e6:.3f}s"
         return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
 
-    sums: dict[str, list[float]] = {}
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for row in record.rows:
         if row.kind == "operator":
-            counted = (row.self_cpu_us, row.total_cpu_us, row.calls)
-            before = sums.setdefault(row.name, [0.0, 0.0, 0.0])
-            sums[row.name] = [a + b * record.whole for a, b in zip(before, counted, strict=True)]
+            for place, number in enumerate((row.self_cpu_us, row.total_cpu_us, row.calls)):
+                sums[row.name][place] += number * record.whole
     all_us = sum(self_us for self_us, _, _ in sums.values()) or 1.0
     ranks = sorted(sums.items(), key=lambda item: -item[1][0])[:top]
     width = max([4, *(len(one) for one, _ in ranks)])
@@ -152,10 +149,6 @@ def _phrases(one: Finding, words: Words) -> dict[str, object]:
     return {"mode_word": words.mode(one.of_mode), "operator": bare_operator(one.subject)}
 
 
-def _of_training(one: Finding) -> float:
-    return float(one.of_mode == "train")
-
-
 def _top_text(one: Finding, words: Words) -> str:
     if one.first_a != one.subject:
         key = "first_at_one"
@@ -166,11 +159,20 @@ def _top_text(one: Finding, words: Words) -> str:
 
 
 TOP_OPERATOR = Kind(
-    "top_operator", "operators", 8, statement=_top_text, phrases=_phrases, weight=_of_training
+    "top_operator",
+    "operators",
+    8,
+    statement=_top_text,
+    phrases=_phrases,
+    weight=lambda one: float(one.of_mode == "train"),
 )
 """The operator that takes most of the step at the largest batch, and its share at the smallest."""
 OPERATOR_GROWTH = Kind(
-    "operator_growth", "operators", text="growth", phrases=_phrases, weight=_of_training
+    "operator_growth",
+    "operators",
+    text="growth",
+    phrases=_phrases,
+    weight=lambda one: float(one.of_mode == "train"),
 )
 """How many times longer one call takes from one batch size to the next."""
 
@@ -213,7 +215,8 @@ def operator_findings(series: BatchSeries) -> Iterator[Finding]:
 
 
 def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operator]:
-    """One operator at every size: that which takes most of the forward and backward pass at the largest.
+    """One operator at every size: that which takes most of the forward and backward pass at the largest, if
+    it is called equally often at all.
 
     torch may run the same layer by other operators at another size. Where the calls per step differ,
     it is the operator that the model's code called itself and that takes most; nothing where those
@@ -228,16 +231,13 @@ def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operato
         ]
         for size, r in by_size.items()
     }
-    return _largest_everywhere(inner) or _largest_everywhere(written)
-
-
-def _largest_everywhere(by_size: Mapping[int, Sequence[Operator]]) -> dict[int, Operator]:
-    """The first operator of the largest size, at every size; empty unless it is called equally often."""
-    first = next((op.name for op in by_size[max(by_size)]), None)
-    found = {size: op for size, ops in by_size.items() for op in ops if op.name == first}
-    calls = [op.calls_per_step for op in found.values()]
-    is_same = len(found) == len(by_size) and math.isclose(min(calls), max(calls))
-    return found if is_same else {}
+    for ranks in (inner, written):
+        first = next((op.name for op in ranks[max(ranks)]), None)
+        found = {size: op for size, ops in ranks.items() for op in ops if op.name == first}
+        calls = [op.calls_per_step for op in found.values()]
+        if len(found) == len(ranks) and math.isclose(min(calls), max(calls)):
+            return found
+    return {}
 
 
 def operator_table(
@@ -264,73 +264,47 @@ def operator_table(
     ]
     if not any(row.shapes for row in record.rows):
         del fields[1]
-    note = words.sentences(
-        _outside_text(record, words), "" if record.calls_are_equal else words("calls_differ")
-    )
-    return table_of(
-        caption,
-        fields,
-        ranked(record, sort),
-        note,
-        cell=lambda op: cell,
-        num_shown=top,
-        is_sortable=True,
-    )
-
-
-def _outside_text(record: OperatorsRecord, words: Words) -> str:
-    """What no operator accounts for; on a GPU the table has times of the device, which this is not."""
     outside, step_us = outside_us(record), record.profiled_step_us
+    note = words("outside_note", time=f"{outside:,.1f}", share=percent(outside / step_us))
     if is_on_device(record):
+        # The table has times of the device, which what no operator accounts for is not.
         device, time, wall = (f"{us:,.1f}" for us in (device_us(record), outside, step_us))
-        return words("device_note", device=device, time=time, wall=wall)
-    return words("outside_note", time=f"{outside:,.1f}", share=percent(outside / step_us))
+        note = words("device_note", device=device, time=time, wall=wall)
+    if not record.calls_are_equal:
+        note = words.sentences(note, words("calls_differ"))
+    rows = ranked(record, sort)
+    return table_of(
+        caption, fields, rows, note, cell=lambda op: cell, num_shown=top, is_sortable=True
+    )
 
 
-def operator_bars(evidence: Evidence, mode: str) -> Bars | None:
+def operator_bars(evidence: Evidence, mode: str) -> Bars:
     """What share of a profiled step each operator takes, in per cent; the small ones together."""
-    shares = [
-        (measurement.trial.cell, _operator_shares(measurement.operators))
-        for measurement in evidence.measured_in(mode)[:MOST_CELLS]
-        if measurement.operators is not None
-    ]
-    largest: dict[str, float] = {}
-    for _, by_name in shares:
-        for operator, part in by_name.items():
-            largest[operator] = max(part, largest.get(operator, 0.0))
-    largest.pop(OUTSIDE, None)
+    shares: dict[str, dict[str, float]] = {}
+    largest: dict[str, float] = defaultdict(float)
+    for measurement in evidence.measured_in(mode)[:MOST_CELLS]:
+        if (record := measurement.operators) is not None:
+            own: dict[str, float] = defaultdict(float)
+            for op in ranked(record):
+                own[bare_operator(op.name)] += 100 * op.share
+            for operator, part in own.items():
+                largest[operator] = max(part, largest[operator])
+            if not is_on_device(record):
+                own[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
+            shares[measurement.trial.cell] = own
     top = sorted(largest, key=lambda operator: -largest[operator])[:MOST_OPERATORS]
-    rows = []
-    for cell, by_name in shares:
-        parts = {operator: by_name.get(operator, 0.0) for operator in top}
-        parts[REST] = sum(part for one, part in by_name.items() if one not in (*top, OUTSIDE))
-        if OUTSIDE in by_name:
-            parts[OUTSIDE] = by_name[OUTSIDE]
-        rows.append((cell, parts))
-    return bars_of(mode, rows)
-
-
-def _operator_shares(record: OperatorsRecord) -> dict[str, float]:
-    shares: dict[str, float] = defaultdict(float)
-    for operator in ranked(record):
-        shares[bare_operator(operator.name)] += 100 * operator.share
-    if not is_on_device(record):
-        shares[OUTSIDE] = 100 * max(0.0, outside_us(record) / record.profiled_step_us)
-    return shares
+    bars = {}
+    for cell, own in shares.items():
+        parts = {operator: own.get(operator, 0.0) for operator in top}
+        parts[REST] = sum(part for one, part in own.items() if one not in (*top, OUTSIDE))
+        bars[cell] = parts | ({OUTSIDE: own[OUTSIDE]} if OUTSIDE in own else {})
+    return {cell: parts for cell, parts in bars.items() if sum(parts.values())}
 
 
 def operator_figure(data: RunData, mode: str, words: Words) -> Figure | None:
     """The largest shares of every cell's step; None where nothing was profiled."""
     bars = operator_bars(data.evidence, mode)
-    return None if bars is None else bar_figure(bars, "operators", words("per_cent"), words, str)
-
-
-def classic_listing(measurement: Measurement, words: Words) -> Listing:
-    """The table that people know from PyTorch, to compare with an old report."""
-    assert measurement.operators is not None
-    step, cell = words.step(measurement.summary.mode), measurement.trial.cell
-    caption = words("classic_caption", step=step, cell=cell)
-    return Listing(caption, classic_table(measurement.operators), is_folded=True)
+    return bar_figure(bars, "operators", mode, words("per_cent"), words, str) if bars else None
 
 
 def operator_section(data: RunData, words: Words) -> Section | None:
@@ -345,7 +319,15 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         if found := [one for one in data.findings_in("operators") if one.of_mode == mode]:
             blocks.append(bullets(found, words))
         blocks += [operator_table(measurement, words) for measurement in profiled[:MOST_TABLES]]
-        blocks += [classic_listing(measurement, words) for measurement in profiled[:MOST_CLASSIC]]
+        blocks += [
+            Listing(
+                words("classic_caption", step=words.step(mode), cell=measurement.trial.cell),
+                classic_table(measurement.operators),
+                is_folded=True,
+            )
+            for measurement in profiled[:MOST_CLASSIC]
+            if measurement.operators is not None
+        ]
         if (num_left_out := len(profiled) - MOST_TABLES) > 0:
             blocks.append(Paragraph(words("operators_left_out", number=num_left_out)))
         title = words.capital(words.mode(mode))

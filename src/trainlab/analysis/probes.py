@@ -584,10 +584,7 @@ def time_chart(
         ("x", words("updates"), ",.2~f"),
         *_value_hover(title, words),
     ]
-    encoding = {"x": x, "y": y, "color": hue, "tooltip": charts.tooltip(hover)}
-    points = {"mark": charts.point_mark(rows), "encoding": encoding}
-    lines = charts.band_and_line(rows, x, y, hue, zoomed=["x"])
-    return charts.chart(rows, [*lines, points], HEIGHT)
+    return charts.line_chart(rows, x, y, hue, hover)
 
 
 def depth_chart(
@@ -666,8 +663,7 @@ def _legend(
 def _value_hover(title: str, words: Words) -> list[tuple[str, str, str | None]]:
     return [
         ("value", title, ",.4~g"),
-        ("low", words("interval_low"), ",.4~g"),
-        ("high", words("interval_high"), ",.4~g"),
+        *charts.interval_hover(words, ",.4~g"),
         ("n", words("seeds"), None),
     ]
 

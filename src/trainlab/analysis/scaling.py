@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import Contrast
 from trainlab.analysis.tables import Field, bullets, name, table_of, value
 from trainlab.spec import Cell
-from trainlab.stats.batch_line import BatchScaling, Fitted, fit_batches, noise_of
+from trainlab.stats.batch_line import BatchScaling, fit_batches, noise_of
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
@@ -50,6 +51,7 @@ class BatchSeries:
         """A step by batch size."""
         return {size: m.summary.step_ms.value for size, m in self.by_size.items()}
 
+    @cached_property
     def fit(self) -> BatchScaling:
         """The time of a step by batch size, and the noise between the processes that measured it."""
         return fit_batches(self.times_ms, noise_of(m.process_ms for m in self.by_size.values()))
@@ -59,15 +61,10 @@ def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
     """Each set of two or more batch sizes with all else equal."""
     groups: dict[str, dict[int, Measurement]] = {}
     for cell in evidence.cells:
-        measurement = evidence.measurement(cell.id, mode)
-        if measurement is not None:
+        if (measurement := evidence.measurement(cell.id, mode)) is not None:
             size = measurement.summary.batch_size
             groups.setdefault(_others(cell, size), {})[size] = measurement
-    return [
-        BatchSeries(mode, dict(sorted(by_size.items())))
-        for by_size in groups.values()
-        if len(by_size) > 1
-    ]
+    return [BatchSeries(mode, dict(sorted(one.items()))) for one in groups.values() if len(one) > 1]
 
 
 def _others(cell: Cell, size: int) -> str:
@@ -93,21 +90,20 @@ def _scaling_text(one: Finding, words: Words) -> str:
     advice = "scaling_beyond" if is_beyond else "scaling_unknown"
     if knows_enough(one):
         advice = "scaling_enough"
-    fitted = one.fill(
-        words,
-        "scaling_fit",
-        capital_step=words.capital(words.step(one.mode)),
-        check=one.fill(words, check),
-        within_per_sample=_within(one.per_sample_us_low, one.per_sample_us_high, words),
+    within = {
+        f"within_{part}": words("within", low=figure(low), high=figure(high))
+        if low is not None and high is not None
+        else ""
+        for part, low, high in (
+            ("per_sample", one.per_sample_us_low, one.per_sample_us_high),
+            ("enough", one.enough_low, one.enough_high),
+        )
+    }
+    step, check = words.capital(words.step(one.mode)), one.fill(words, check)
+    return words.sentences(
+        one.fill(words, "scaling_fit", capital_step=step, check=check, **within),
+        one.fill(words, advice, **within),
     )
-    within_enough = _within(one.enough_low, one.enough_high, words)
-    return words.sentences(fitted, one.fill(words, advice, within_enough=within_enough))
-
-
-def _within(low: float | None, high: float | None, words: Words) -> str:
-    if low is None or high is None:
-        return ""
-    return words("within", low=figure(low), high=figure(high))
 
 
 SCALING = Kind("scaling", "scaling", 9, statement=_scaling_text)
@@ -127,9 +123,16 @@ def knows_enough(scaling: Finding) -> bool:
 
 def scaling_finding(series: BatchSeries) -> Finding:
     """The line fitted to a series, and how far it can be trusted."""
-    fit = series.fit()
-    per_sample, enough = fit.per_sample.interval, fit.enough_interval
+    fit = series.fit
     worst = max(fit.left_out, key=lambda size: abs(size.error), default=None)
+    ends: dict[str, float | None] = {}
+    for part, unit, interval in (
+        ("per_sample_us", 1e3, fit.per_sample.interval),
+        ("enough", 1.0, fit.enough_interval),
+    ):
+        low, high = (math.inf, math.inf) if interval is None else (interval.low, interval.high)
+        ends[f"{part}_low"] = unit * low if math.isfinite(low) else None
+        ends[f"{part}_high"] = unit * high if math.isfinite(high) else None
     return SCALING(
         subject=f"{series.mode}/step_ms",
         factor="batch_size",
@@ -138,11 +141,8 @@ def scaling_finding(series: BatchSeries) -> Finding:
         interval=fit.fixed.interval,
         fixed_ms=fit.fixed.value,
         per_sample_us=1e3 * fit.per_sample.value,
-        per_sample_us_low=None if per_sample is None else 1e3 * per_sample.low,
-        per_sample_us_high=None if per_sample is None else 1e3 * per_sample.high,
         enough=fit.enough,
-        enough_low=None if enough is None or math.isinf(enough.low) else enough.low,
-        enough_high=None if enough is None or math.isinf(enough.high) else enough.high,
+        **ends,
         largest=max(series.by_size),
         worst_error=None if worst is None else abs(worst.error),
         allowed_error=None if worst is None else worst.allowed,
@@ -170,83 +170,60 @@ def optimizer_share(series: BatchSeries) -> Iterator[Finding]:
         )
 
 
-@dataclass(frozen=True)
-class ScalingLine:
-    """Time per batch by batch size: measured, and the line fitted to it."""
-
-    measured: tuple[tuple[str, int, float], ...]
-    """Cell, batch size, milliseconds."""
-    fitted: tuple[tuple[int, Fitted], ...]
-    """Batch size, milliseconds."""
-    label: str
-    """The settings the cells share; empty where there is one series."""
-
-
-def scaling_lines(evidence: Evidence, mode: str) -> tuple[ScalingLine, ...]:
-    """One per set of cells that differ by batch size alone."""
-    lines, all_series = [], batch_series(evidence, mode)
-    for series in all_series:
-        times, fit = series.times_ms, series.fit()
-        sizes = sorted({round(size) for size in np.geomspace(min(times), max(times), 25)})
-        measured = zip(series.cells, times, times.values(), strict=True)
-        shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
-        label = ",".join(shared) if len(all_series) > 1 else ""
-        fitted = tuple((size, fit.predict(size)) for size in sizes)
-        lines.append(ScalingLine(tuple(measured), fitted, label))
-    return tuple(lines)
-
-
-def scaling_chart(lines: Sequence[ScalingLine], words: Words) -> Spec:
-    """Measured times, and the line fitted to them with its band."""
-    labels = [line.label or words("fitted") for line in lines]
-    times = [time for line in lines for _, _, time in line.measured]
+def scaling_chart(all_series: Sequence[BatchSeries], words: Words) -> Spec:
+    """Measured times of each set of cells that differ by batch size alone, and the line fitted to them with
+    its band."""
+    times = [time for series in all_series for time in series.times_ms.values()]
     floor, ceiling = min(times) / 3, max(times) * 3
-    rows = [
-        row
-        for line, label in zip(lines, labels, strict=True)
-        for row in _scaling_rows(line, label, floor, ceiling)
-    ]
-    sizes = sorted({size for line in lines for _, size, _ in line.measured})
+    rows: list[Spec] = []
+    labels = []
+    for series in all_series:
+        # The settings that the cells share.
+        shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
+        label = (",".join(shared) if len(all_series) > 1 else "") or words("fitted")
+        labels.append(label)
+        for cell, (size, time) in zip(series.cells, series.times_ms.items(), strict=True):
+            rows.append({"cell": cell, "series": label, "kind": "measured", "x": size, "y": time})
+        places = np.geomspace(min(series.by_size), max(series.by_size), 25)
+        for size in sorted({round(place) for place in places}):
+            fitted = series.fit.predict(size)
+            row = {"cell": "", "series": label, "kind": "fitted", "x": size, "y": fitted.value}
+            if (band := fitted.interval) is not None:
+                row |= cut_band(band.low, band.high, floor, ceiling)
+            rows.append(row)
+    sizes = sorted({size for series in all_series for size in series.by_size})
     ends = [min(sizes) / 1.2, max(sizes) * 1.2]
     x_scale = {"type": "log", "base": 2, "nice": False, "domain": ends}
     y_scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
     x = quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
     y = quantity("y", words("step_ms"), scale=y_scale)
-    own = [("x", words("batch_size"), None), ("y", words("step_ms"), ",.4~r")]
     hue = colour("series", labels, None)
+    hover = tooltip(
+        [
+            ("cell", words("cell"), None),
+            ("x", words("batch_size"), None),
+            ("y", words("step_ms"), ",.4~r"),
+        ]
+    )
     points = {
         "transform": [of_kind("measured")],
         "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {
-            "x": x,
-            "y": y,
-            "color": hue,
-            "tooltip": tooltip([("cell", words("cell"), None), *own]),
-        },
+        "encoding": {"x": x, "y": y, "color": hue, "tooltip": hover},
     }
-    fitted = band_and_line(rows, x, y, hue, zoomed=["x", "y"], filters=[of_kind("fitted")])
-    return chart(rows, [*fitted, points], 260)
-
-
-def _scaling_rows(line: ScalingLine, label: str, floor: float, ceiling: float) -> Iterator[Spec]:
-    for cell, size, time in line.measured:
-        yield {"cell": cell, "series": label, "kind": "measured", "x": size, "y": time}
-    for size, fit in line.fitted:
-        row = {"cell": "", "series": label, "kind": "fitted", "x": size, "y": fit.value}
-        if fit.interval is not None:
-            row |= cut_band(fit.interval.low, fit.interval.high, floor, ceiling)
-        yield row
+    lines = band_and_line(rows, x, y, hue, zoomed=["x", "y"], filters=[of_kind("fitted")])
+    return chart(rows, [*lines, points], 260)
 
 
 def scaling_section(data: RunData, words: Words) -> Section | None:
     """How the time of a batch grows with its size; None below two sizes."""
     blocks: list[Block] = [Paragraph(words("scaling_intro"))]
     for mode in MODES:
-        if lines := scaling_lines(data.evidence, mode):
+        if all_series := batch_series(data.evidence, mode):
             caption = words("scaling_caption", step=words.step(mode))
-            values = words.listed(f"{size}: {figure(time)}" for _, size, time in lines[0].measured)
+            times = all_series[0].times_ms.items()
+            values = words.listed(f"{size}: {figure(time)}" for size, time in times)
             alt = words("scaling_alt", caption=caption, values=values)
-            spec, note = scaling_chart(lines, words), words("scaling_note")
+            spec, note = scaling_chart(all_series, words), words("scaling_note")
             blocks.append(Figure(f"scaling-{mode}", caption, alt, spec, note))
     if len(blocks) == 1:
         return None
@@ -262,18 +239,20 @@ def _efficiency_text(one: Finding, words: Words) -> str:
     return percent(one.efficiency) + words("within", **ends)
 
 
-def _parallel_text(one: Finding, words: Words) -> str:
-    return one.fill(words, "parallel_gain", efficiency_text=_efficiency_text(one, words))
-
-
-PARALLEL = Kind("parallel", "parallel", 8, statement=_parallel_text)
+PARALLEL = Kind(
+    "parallel",
+    "parallel",
+    8,
+    text="parallel_gain",
+    phrases=lambda one, words: {"efficiency_text": _efficiency_text(one, words)},
+)
 """How many times as fast the same batch is trained by more processes, with its interval, and the
 efficiency: 1 where so many times the processes are so many times as fast."""
 
 
 def parallel_direction(gain: Finding) -> str:
     """`faster`, `slower` or `unknown`: which way the interval lies of as fast as before."""
-    if gain.interval is None or gain.interval.low <= 1 <= gain.interval.high:
+    if gain.interval is None or gain.interval.contains(1):
         return "unknown"
     return "faster" if gain.interval.low > 1 else "slower"
 
@@ -287,30 +266,27 @@ def parallel_findings(
     mode: str, pairs: Sequence[Contrast], comparisons: Sequence[CostComparison]
 ) -> Iterator[Finding]:
     """Each number of processes against the smallest, all else equal."""
-    numbers = [_number(pair.levels[0]) for pair in pairs if pair.factor == PROCESSES]
-    fewest = min(numbers, default=0)
-    for pair, comparison in zip(pairs, comparisons, strict=True):
-        if pair.factor != PROCESSES or pair.levels[0] != fewest:
-            continue
-        more, ratio = _number(pair.levels[1]), comparison.ratio
-        speedup = None if ratio.interval is None else ratio.interval.inverse
-        yield PARALLEL(
-            subject=f"{mode}/step_ms",
-            factor=PROCESSES,
-            levels=pair.levels,
-            cells=pair.ids,
-            n=comparison.n,
-            interval=speedup,
-            speedup=1 / ratio.value,
-            efficiency=efficiency(ratio.value, fewest, more),
-            efficiency_low=None if speedup is None else fewest / more * speedup.low,
-            efficiency_high=None if speedup is None else fewest / more * speedup.high,
-        )
-
-
-def _number(level: object) -> int:
-    assert isinstance(level, int)
-    return level
+    varied = [
+        (pair, comparison.n, comparison.ratio, *pair.levels)
+        for pair, comparison in zip(pairs, comparisons, strict=True)
+        if pair.factor == PROCESSES
+    ]
+    fewest = min((int(first or 1) for *_, first, _ in varied), default=1)
+    for pair, n, ratio, first, second in varied:
+        if first == fewest:
+            speedup, more = ratio.interval and ratio.interval.inverse, int(second or 1)
+            yield PARALLEL(
+                subject=f"{mode}/step_ms",
+                factor=PROCESSES,
+                levels=pair.levels,
+                cells=pair.ids,
+                n=n,
+                interval=speedup,
+                speedup=1 / ratio.value,
+                efficiency=efficiency(ratio.value, fewest, more),
+                efficiency_low=speedup and fewest / more * speedup.low,
+                efficiency_high=speedup and fewest / more * speedup.high,
+            )
 
 
 def parallel_section(data: RunData, words: Words) -> Section | None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-from trainlab.analysis.charts import Bars, Part, bar_figure
+from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
@@ -630,10 +630,10 @@ def script_section(data: RunData, words: Words) -> Section | None:
     intro = "script_intro_cut" if is_cut else "script_intro"
     if script is not None and script.from_inside:
         intro = "script_intro_inside_cut" if is_cut else "script_intro_inside"
-    bars = script_bars(all_times)
+    bars = {one.cell: one.parts_s for one in all_times[:MOST_CELLS]}
     blocks: list[Block] = [
         Paragraph(words(intro)),
-        bar_figure(bars, "script", words("script_s"), words, words.phase),
+        bar_figure(bars, "script", "whole", words("script_s"), words, words.phase),
         time_table(all_times, words),
     ]
     if (steps := step_parts_table(all_times, words)) is not None:
@@ -647,13 +647,3 @@ def seen_section(data: RunData, words: Words) -> Section | None:
     if not (all_times := script_times(data.evidence)):
         return None
     return Section("seen", words("seen_heading"), (seen_table(all_times, words),))
-
-
-def script_bars(all_times: Sequence[ScriptTimes]) -> Bars:
-    """All time of the script by part, in seconds, a bar per setting; means over seeds."""
-    parts = [
-        Part(times.cell, name, spent, spent / (sum(times.parts_s.values()) or 1.0))
-        for times in all_times[:MOST_CELLS]
-        for name, spent in times.parts_s.items()
-    ]
-    return Bars("whole", tuple(dict.fromkeys(part.name for part in parts)), tuple(parts))
