@@ -6,11 +6,11 @@ import socket
 import traceback
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from trainlab.errors import MOST_SAID, Interrupted, RecordError, said_by
+from trainlab.errors import MOST_SAID, Interrupted, said_by
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.device import OUT_OF_MEMORY, is_out_of_memory
@@ -98,11 +98,6 @@ class Attempt:
             # Without its traceback: the frames would keep the model alive beside the next one.
             self._raised = error.with_traceback(None)
         return error is not None
-
-    def prepare_end(self, together: Sequence[str]) -> None:
-        """Writes how the trial ended, but not yet as its record; see `TrialFolder.prepare_end`."""
-        with suppress(RecordError):  # then its record, for which room was kept, has to do
-            self.folder.prepare_end(self._ended(), together)
 
     def end(self) -> None:
         """Records how the trial ended."""

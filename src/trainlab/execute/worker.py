@@ -262,10 +262,6 @@ def _learn_together(
     ready.sort(key=lambda one: update_key(one.member.setup.settings))
     if ready:
         _train(engines, ready)
-    if len(watched) > 1:
-        together = [attempt.trial.id for attempt, _ in watched]
-        for attempt, _ in watched:
-            attempt.prepare_end(together)
     # All records are written before an interrupt is passed on.
     with signals_held():
         for attempt, _ in watched:

@@ -66,12 +66,6 @@ def new_part(path: Path) -> Path:
     return part
 
 
-def remove_parts(folder: Path) -> None:
-    """What somebody who was killed had not yet renamed."""
-    for part in folder.glob(".*.part"):
-        part.unlink(missing_ok=True)
-
-
 @contextmanager
 def temporary_folder(prefix: str = "trainlab-") -> Iterator[Path]:
     """A folder that is gone afterwards; RecordError where the machine has no place for one."""
@@ -113,12 +107,10 @@ def write_json(path: Path, value: Mapping[str, Any], *, synced: bool = True) -> 
         part.write_bytes(lines + seal.encode())
 
 
-def read_bytes(path: Path, start: int = 0) -> bytes:
+def read_bytes(path: Path) -> bytes:
     """What a file of a run holds; RecordError where it cannot be read."""
     try:
-        with path.open("rb") as stream:
-            stream.seek(start)
-            return stream.read()
+        return path.read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path}: is missing; was the run folder copied whole?") from None
     except OSError as error:
@@ -166,7 +158,6 @@ class LineWriter:
             self._stream.flush()
 
     def close(self) -> None:
-        """Closes the file."""
         with writing(self.path):
             self._stream.close()
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +24,6 @@ from trainlab.record.files import (
     numbered_lines,
     read_bytes,
     read_json,
-    remove_parts,
     sha256_of,
     sync,
     write_json,
@@ -53,11 +52,10 @@ class RecordFile(Generic[R]):
         write_json(self.path, record.model_dump(mode="json"))
 
     def read(self) -> R:
-        """Reads it; RecordError where it is missing or not one of ours."""
+        """RecordError where it is missing or not one of ours."""
         return read_record(self.path, self.kind)
 
     def exists(self) -> bool:
-        """Whether it has been written."""
         return self.path.exists()
 
 
@@ -115,7 +113,6 @@ class TrialFolder:
         self.model_file = self.checkpoint_folder / "model.pt"
         self.resume_folder = path / "resume"
         self.attempts_folder = path / "attempts"
-        self._ended_file = path / ".ended.json"
 
     def write(self, record: TrialRecord, *, synced: bool = True) -> None:
         """Writes trial.json; RecordError where another attempt has taken the trial over meanwhile."""
@@ -135,7 +132,6 @@ class TrialFolder:
             )
 
     def read(self) -> TrialRecord:
-        """Reads trial.json."""
         return read_record(self.trial_file, TrialRecord)
 
     def end(self, record: TrialRecord) -> None:
@@ -149,21 +145,6 @@ class TrialFolder:
         self.write(record.model_copy(update={"files": files}))
         with suppress(OSError):  # not every file system can
             sync(self.path)
-        with writing(self._ended_file):
-            self._ended_file.unlink(missing_ok=True)
-
-    def prepare_end(self, record: TrialRecord, together: Sequence[str]) -> None:
-        """Leaves beside trial.json what will be its last content, once the trials that trained together
-        have all done so: should the process die then, none of them needs to train again by itself."""
-        write_json(self._ended_file, {**record.model_dump(mode="json"), "together": list(together)})
-
-    def prepared_end(self) -> tuple[TrialRecord, Sequence[str]] | None:
-        """What the last attempt left so, with the trials that trained together."""
-        with suppress(RecordError):
-            ended = read_record(self._ended_file, TrialRecord)
-            if self.read().token == ended.token:
-                return ended, read_json(self._ended_file).get("together", ())
-        return None
 
     def check_files(self, record: TrialRecord) -> None:
         """RecordError where a record is missing or not as it was when the trial ended."""
@@ -187,22 +168,19 @@ class TrialFolder:
 
     def earlier_attempts(self) -> "list[TrialFolder]":
         """All that were set aside."""
-        if not self.attempts_folder.is_dir():
-            return []
-        return [TrialFolder(path) for path in self.attempts_folder.iterdir() if path.is_dir()]
+        return [TrialFolder(path) for path in self.attempts_folder.glob("*") if path.is_dir()]
 
     def remove_checkpoints(self) -> None:
         """The trial is finished: nobody will go on with it."""
-        with writing(self.resume_folder):
-            if self.resume_folder.is_dir():
-                rmtree(self.resume_folder)
+        rmtree(self.resume_folder, ignore_errors=True)
 
     def _set_aside(self, record: TrialRecord) -> None:
         """Moves what an attempt left into a folder of its own; a half-written file is nobody's record."""
         aside = self.set_aside(record.attempt).path
+        make_folder(aside)
         with writing(aside):
-            aside.mkdir(parents=True, exist_ok=True)
-            remove_parts(self.path)
+            for part in self.path.glob(".*.part"):
+                part.unlink(missing_ok=True)
             for path in self.path.iterdir():
                 if path not in (self.trial_file, self.attempts_folder, self.resume_folder):
                     path.rename(aside / path.name)
@@ -257,24 +235,16 @@ class RunFolder:
         self.diagnosis = RecordFile(path / "diagnosis.json", DiagnosisRecord)
 
     def trial(self, trial_id: str) -> TrialFolder:
-        """The folder of one trial."""
         return TrialFolder(self.trials_folder / trial_id)
 
     def log_file(self, trial_id: str) -> Path:
         """What the process that ran a trial printed, and others with it whose first it was."""
         return self.logs_folder / f"{trial_id}.log"
 
-    def write_trials(self, records: Iterable[TrialRecord]) -> None:
-        """Writes trial.json of many trials that are planned."""
-        for record in records:
-            self.trial(record.id).write(record, synced=False)
-
     def write_study(self, record: StudyRecord) -> None:
-        """Writes study.json."""
         write_json(self.study_file, record.model_dump(mode="json"))
 
     def study(self) -> StudyRecord:
-        """Reads study.json."""
         if not self.study_file.exists():
             raise RecordError(f"{self.study_file}: no such file; is this a run folder?")
         return read_record(self.study_file, StudyRecord)
@@ -299,14 +269,12 @@ class RunFolder:
         return {path.stem: RecordFile(path, Environment) for path in files}
 
     def environments(self) -> dict[str, Environment]:
-        """The machines of the run, read."""
         return {name: file.read() for name, file in self.environment_files().items()}
 
     def file_names(self) -> frozenset[str]:
         """The names of all files and folders there are: the run's own, and those of any trial."""
-        own = {path.name for path in self.path.iterdir()}
-        trials = (folder for folder in self.trials_folder.iterdir() if folder.is_dir())
-        return frozenset(own | {path.name for folder in trials for path in folder.iterdir()})
+        paths = [*self.path.glob("*"), *self.trials_folder.glob("*/*")]
+        return frozenset(path.name for path in paths)
 
 
 RUNS = Path("runs")

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from trainlab.errors import RecordError
-from trainlab.record.files import read_bytes
 from trainlab.record.schema import FileRecord, Record, TrialId, first_problem
 from trainlab.spec import Study
 from trainlab.spec.base import plain_value
@@ -153,8 +152,10 @@ class EventReader:
     def _read(self, path: Path) -> Iterator[Event]:
         start = self._offsets.get(path, 0)
         try:
-            content = read_bytes(path, start)
-        except RecordError:
+            with path.open("rb") as stream:
+                stream.seek(start)
+                content = stream.read()
+        except OSError:
             return
         complete = content[: content.rfind(b"\n") + 1]
         self._offsets[path] = start + len(complete)
