@@ -5,8 +5,6 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import trainlab
 from trainlab.words.error_lines import HOLE, error_line
 
@@ -24,9 +22,9 @@ def told(line: str) -> str:
     return error_line(line, "zh")
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_a_part_has_the_same_holes_in_both_languages(part: str) -> None:
-    assert sorted(HOLE.findall(part)) == sorted(HOLE.findall(PARTS[part]))
+def test_a_part_has_the_same_holes_in_both_languages() -> None:
+    for part, chinese in PARTS.items():
+        assert sorted(HOLE.findall(part)) == sorted(HOLE.findall(chinese)), part
 
 
 def said_in_source() -> str:
@@ -50,35 +48,35 @@ def test_every_part_is_something_the_code_says() -> None:
     assert [part for part in PARTS if not is_said(part)] == FROM_ELSEWHERE
 
 
-@pytest.mark.parametrize(
-    ("line", "chinese"),
-    [
-        ("--epochs: got '0', must be greater than 0", "--epochs：给出的是 '0'，必须大于 0"),
-        (
-            "--data-parallel: got 9, but this machine has 2 CPUs for them; use at most 2",
-            "--data-parallel：给出的是 9，但本机只有 2 个 CPU 可用；最多用 2",
-        ),
-        (
-            "processes: got 2, but engine lanes trains in one; use engine auto or eager",
-            "processes：给出的是 2，但引擎 lanes 只在一个进程中训练；请用 engine auto 或 eager",
-        ),
-        (
-            "processes: number 2 of 2 was ended by SIGKILL; its error is in the log",
-            "processes：第 2 个进程（共 2 个）被 SIGKILL 结束；错误见日志",
-        ),
-        (
-            "s.toml: lr: got [0.1, 0.2], must be a number",
-            "s.toml：lr：给出的是 [0.1, 0.2]，必须是数",
-        ),
-        (
-            "--design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
-            "--design：给出的是 'gird'，必须是以下之一：grid, one-at-a-time；是否想写 grid？",
-        ),
-        ("a.json: line 3: is not JSON: x; y", "a.json：第 3 行：不是有效的 JSON：x; y"),
-    ],
-)
-def test_parts_are_translated_wherever_they_stand(line: str, chinese: str) -> None:
-    assert told(line) == chinese
+TRANSLATED = [
+    ("--epochs: got '0', must be greater than 0", "--epochs：给出的是 '0'，必须大于 0"),
+    (
+        "--data-parallel: got 9, but this machine has 2 CPUs for them; use at most 2",
+        "--data-parallel：给出的是 9，但本机只有 2 个 CPU 可用；最多用 2",
+    ),
+    (
+        "processes: got 2, but engine lanes trains in one; use engine auto or eager",
+        "processes：给出的是 2，但引擎 lanes 只在一个进程中训练；请用 engine auto 或 eager",
+    ),
+    (
+        "processes: number 2 of 2 was ended by SIGKILL; its error is in the log",
+        "processes：第 2 个进程（共 2 个）被 SIGKILL 结束；错误见日志",
+    ),
+    (
+        "s.toml: lr: got [0.1, 0.2], must be a number",
+        "s.toml：lr：给出的是 [0.1, 0.2]，必须是数",
+    ),
+    (
+        "--design: got 'gird', must be one of grid, one-at-a-time; did you mean grid?",
+        "--design：给出的是 'gird'，必须是以下之一：grid, one-at-a-time；是否想写 grid？",
+    ),
+    ("a.json: line 3: is not JSON: x; y", "a.json：第 3 行：不是有效的 JSON：x; y"),
+]
+
+
+def test_parts_are_translated_wherever_they_stand() -> None:
+    for line, chinese in TRANSLATED:
+        assert told(line) == chinese
 
 
 def test_a_line_with_an_unknown_part_stays_english_as_a_whole() -> None:
@@ -98,37 +96,37 @@ def test_a_value_is_never_translated() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "a.py: no such file; give the script's path",
-        "a.py:3: is no Python: invalid syntax; run it by itself first",
-        "a.py: is no Python: source code string cannot contain null bytes; give a script",
-        "--metric: got 'x', must be NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'",
-        "metrics.acc: got '(', which is no regular expression: missing ), unterminated subpattern",
-        "metrics.acc: got 'abc', must hold one group ( ), which is the number",
-        "--seed: is among the script's arguments, so that every seed would be the same; "
-        "leave it out, and give --seeds",
-        "--try: got 'workers', must have a value, as workers=1",
-        "--try: got 'without=abc', must have a whole number, as without=1",
-        "--try: got 'dta', must be one of data, threads; did you mean data?",
-        "script: is for scripts alone; use `trainlab watch`",
-        "the script made no update that could be seen; does it train, with these arguments?",
-        "the script ended with exit code 3",
-        "the script ended with exit code 2, and printed last: train.py: error: no such option: --b",
-        "--vary batchsize: the script has no option --batchsize; did you mean batch-size?",
-        "the script's process was ended by SIGKILL; memory may have run out",
-        "the script's process was ended with code 3",
-        "train.py:12: script raised ValueError: bad thing",
-        "train.py: failed with ValueError: bad; worse: no; run it by itself first",
-        "--mode: got inference, but a script is timed as it trains; leave it out",
-        "--weights: got both, but a script makes its own weights; leave it out",
-        "--nproc: got 2, but steps of several processes are not timed in turns; leave --profile out",
-        "train.py: too few updates were seen to say what limits it; give it more data or epochs",
-        "--try: batch_size=3: the script's text shows no argument for it, as --batch-size",
-        "--try: got 'threads', must have a value, as threads=1",
-        "probe fcc:grad:norm: 'fcc' reaches no layer; did you mean fc?; there are fc, conv1, …",
-    ],
-)
-def test_what_goes_wrong_with_a_script_is_told_in_chinese(line: str) -> None:
-    assert re.search(r"[\u4e00-\u9fff]", told(line)), line
+OF_SCRIPTS = [
+    "a.py: no such file; give the script's path",
+    "a.py:3: is no Python: invalid syntax; run it by itself first",
+    "a.py: is no Python: source code string cannot contain null bytes; give a script",
+    "--metric: got 'x', must be NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'",
+    "metrics.acc: got '(', which is no regular expression: missing ), unterminated subpattern",
+    "metrics.acc: got 'abc', must hold one group ( ), which is the number",
+    "--seed: is among the script's arguments, so that every seed would be the same; "
+    "leave it out, and give --seeds",
+    "--try: got 'workers', must have a value, as workers=1",
+    "--try: got 'without=abc', must have a whole number, as without=1",
+    "--try: got 'dta', must be one of data, threads; did you mean data?",
+    "script: is for scripts alone; use `trainlab watch`",
+    "the script made no update that could be seen; does it train, with these arguments?",
+    "the script ended with exit code 3",
+    "the script ended with exit code 2, and printed last: train.py: error: no such option: --b",
+    "--vary batchsize: the script has no option --batchsize; did you mean batch-size?",
+    "the script's process was ended by SIGKILL; memory may have run out",
+    "the script's process was ended with code 3",
+    "train.py:12: script raised ValueError: bad thing",
+    "train.py: failed with ValueError: bad; worse: no; run it by itself first",
+    "--mode: got inference, but a script is timed as it trains; leave it out",
+    "--weights: got both, but a script makes its own weights; leave it out",
+    "--nproc: got 2, but steps of several processes are not timed in turns; leave --profile out",
+    "train.py: too few updates were seen to say what limits it; give it more data or epochs",
+    "--try: batch_size=3: the script's text shows no argument for it, as --batch-size",
+    "--try: got 'threads', must have a value, as threads=1",
+    "probe fcc:grad:norm: 'fcc' reaches no layer; did you mean fc?; there are fc, conv1, …",
+]
+
+
+def test_what_goes_wrong_with_a_script_is_told_in_chinese() -> None:
+    for line in OF_SCRIPTS:
+        assert re.search(r"[\u4e00-\u9fff]", told(line)), line

@@ -71,9 +71,9 @@ def _check_verb(name: str, verbs: Mapping[str, Any]) -> None:
     from trainlab.spec.base import name_hint
 
     if name not in verbs:
-        kind = "option" if name.startswith("-") else "verb"
+        rule = "no such option" if name.startswith("-") else "no such verb"
         hint = name_hint(name, verbs, f"there are {', '.join(verbs)}")
-        raise SpecError([f"{name}: no such {kind}; {hint}"])
+        raise SpecError([f"{name}: {rule}; {hint}"])
 
 
 def _texts(
