@@ -15,13 +15,13 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 import trainlab
-from trainlab.cli.tensorboard_pages import NamedRuns
+from trainlab.cli.board_verb import link_trials
 
 
 @pytest.fixture(scope="module")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("board") / "r"
-    asked = {"data": "bundled", "epochs": 2, "device": "cpu", "threads": 1}
+    asked = {"data": "bundled", "train_samples": 300, "epochs": 2, "device": "cpu", "threads": 1}
     vary = {"batch_size": [64, 256]}
     return trainlab.run("fashion-mlp", out=out, vary=vary, seeds=2, **asked).path  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ def test_the_server_shows_the_curves_of_the_records_over_samples(
         epochs = trainlab.RunFolder(run_folder).trial(trial.id).epochs()
         expected = [(line["samples"], line["test/accuracy"]) for line in epochs]
         assert [(step, pytest.approx(value, rel=1e-6)) for _, step, value in shown] == expected
-        assert [samples for samples, _ in expected] == [6000, 12000]
+        assert [samples for samples, _ in expected] == [300, 600]
 
 
 def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
@@ -109,19 +109,18 @@ def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_p
     run = trainlab.RunFolder(copy)
     for trial in others:
         run.trial(trial.id).tensorboard_folder.rename(tmp_path / trial.id)
-    named = NamedRuns(copy, links)
-    named.link()
+    link_trials(copy, links)
     assert [link.name for link in links.iterdir()] == [f"{first.cell} · seed {first.seed}"]
     for trial in others:
         (tmp_path / trial.id).rename(run.trial(trial.id).tensorboard_folder)
-    named.link()
+    link_trials(copy, links)
     assert sorted(link.name for link in links.iterdir()) == sorted(NAMES)
 
 
 def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(run_folder, tmp_path / "runs" / name)
-    NamedRuns(tmp_path / "runs", tmp_path / "links").link()
+    link_trials(tmp_path / "runs", tmp_path / "links")
     shown = {str(link.relative_to(tmp_path / "links")) for link in tmp_path.glob("links/*/*")}
     assert shown == {f"{run}/{name}" for run in "ab" for name in NAMES}
 

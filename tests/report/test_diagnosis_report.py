@@ -10,7 +10,7 @@ from diagnosed_runs import record_of
 from trainlab.analysis.document import Statements, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of
-from trainlab.cli.run_summary import print_diagnosis
+from trainlab.cli.run_summary import Summary
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import LimitRow, TriedRow
 from trainlab.report.contents import report_of
@@ -80,7 +80,7 @@ def test_the_terminal_names_the_parts_in_its_language_and_where_the_report_is(
 ) -> None:
     console = Console(width=90, file=sys.stdout)
     with console.capture() as captured:
-        print_diagnosis(console, run, RECORD, Words("zh"))
+        Summary(console, data_of(gather(run)), Words("zh")).print_diagnosis(run)
     text = captured.get()
     assert "反向" in text
     assert "backward" not in text

@@ -13,7 +13,7 @@ from trainlab.analysis.document import Entry, Paragraph, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import data_of, findings, shortened
 from trainlab.analysis.tables import bullets, name, table_of, value
-from trainlab.cli.run_summary import print_remarks
+from trainlab.cli.run_summary import Summary
 from trainlab.record.schema import note
 from trainlab.report.contents import report_of
 from trainlab.report.terminal import print_blocks
@@ -46,7 +46,7 @@ def test_a_note_is_told_once_with_its_number_of_trials(tmp_path: Path) -> None:
         noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
         folder.trial(trial.id).write(noted)
     evidence, words = gather(folder), Words("en")
-    told = printed(200, lambda console: print_remarks(console, evidence, words))
+    told = printed(200, lambda console: Summary(console, data_of(evidence), words).print_remarks())
     assert told == ("24 of 24 trials: sample inputs: not images, so TensorBoard has no picture\n")
     document = report_of(data_of(evidence), "en")
     sections = {section.id: section for section in document.sections}

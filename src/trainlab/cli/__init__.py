@@ -44,7 +44,8 @@ HOMES = {
     **dict.fromkeys(("show", "status", "studies", "workloads", "probes"), "look_verbs"),
     **dict.fromkeys(("compare", "gate", "reproduce"), "compare_verbs"),
     **dict.fromkeys(("report", "export", "check", "verify"), "hand_in_verbs"),
-    **dict.fromkeys(("env", "data", "init", "board"), "machine_verbs"),
+    **dict.fromkeys(("env", "data", "init"), "machine_verbs"),
+    "board": "board_verb",
 }
 """The module that has a verb."""
 

@@ -44,7 +44,8 @@ class CompareVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis import comparison
-        from trainlab.cli.run_summary import print_damaged
+        from trainlab.analysis.overview import data_of
+        from trainlab.cli.run_summary import Summary
         from trainlab.lab import open_run
 
         words, console, paths = self.words, Console(), (self.first, self.second)
@@ -56,7 +57,7 @@ class CompareVerb(Verb):
         labels = [Paragraph(f"{run}{words('colon')}{path}") for run, path in named]
         print_blocks(console, labels, words)
         for evidence in both:
-            print_damaged(console, evidence, words)
+            Summary(console, data_of(evidence), words).print_damaged()
         blocks: list[Block] = []
         for key, rows in (("costs", found.costs), ("learned", found.learned)):
             if rows:

@@ -56,26 +56,25 @@ class ShowVerb(Verb):
             return
         from trainlab.analysis.comparison import pooled
         from trainlab.analysis.overview import data_of
-        from trainlab.cli import run_summary as summary
+        from trainlab.cli.run_summary import Summary, evidence_json
         from trainlab.lab import open_run
 
-        folders, console, words = [open_run(path) for path in self.runs], Console(), self.words
+        folders = [open_run(path) for path in self.runs]
         evidence = pooled([folder.evidence() for folder in folders], self.runs)
         if self.as_json:
             paths = [str(folder.path) for folder in folders]
             named = {"runs": paths} if len(paths) > 1 else {"run": paths[0]}
-            print_json({**named, **summary.evidence_json(evidence)})
+            print_json({**named, **evidence_json(evidence)})
             return
-        data = data_of(evidence)
+        summary = Summary(Console(), data_of(evidence), self.words)
         if len(folders) > 1:
-            summary.print_results(console, data, words, with_all=self.with_all)
+            summary.print_results(with_all=self.with_all)
         elif evidence.diagnosis is None:
-            summary.print_summary(console, folders[0], data, words, with_all=self.with_all)
+            summary.print_all(folders[0], with_all=self.with_all)
         else:
             if self.with_all:
-                summary.print_study(console, data, words, with_all=True)
-            diagnosis = evidence.diagnosis
-            summary.print_diagnosis(console, folders[0], diagnosis, words, with_all=self.with_all)
+                summary.print_study(with_all=True)
+            summary.print_diagnosis(folders[0], with_all=self.with_all)
 
 
 class StatusVerb(Verb):

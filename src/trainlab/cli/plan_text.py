@@ -1,8 +1,7 @@
 """A study's plan in words, before the long part begins."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,9 +12,8 @@ from trainlab.analysis.prospects import Prospect, earlier_runs, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RUNS
 from trainlab.report.wrapping import wrapped
-from trainlab.spec import Cell, CostSpec, Study
+from trainlab.spec import Study
 from trainlab.spec.question import FIRST_LOOK
-from trainlab.spec.script import ScriptSpec
 from trainlab.words import Words
 from trainlab.words.numbers import metric_difference
 
@@ -24,44 +22,30 @@ MOST_CELLS = 12
 
 
 def plan_json(study: Study) -> dict[str, Any]:
-    """The plan for programs: settings and levels of every cell, and the trials by group."""
-    return {
-        "name": study.name,
-        "workload": study.workload,
-        "cells": [
-            {"id": cell.id, "levels": cell.levels, **_asked(cell, study.script)}
-            for cell in study.all_cells
-        ],
-        "seeds": list(study.seeds),
-        "groups": [list(group.ids) for group in plan(study)],
-    }
+    """The plan for programs: settings and levels of every cell, of a script its arguments but for the seed;
+    and the trials by group."""
+    script, cells = study.script, list[dict[str, Any]]()
+    for cell in study.all_cells:
+        asked: dict[str, Any] = {"settings": cell.settings}
+        if script is not None:
+            asked = {"arguments": script.arguments_for(cell.settings.script, None)}
+        cells.append({"id": cell.id, "levels": cell.levels, **asked})
+    groups = [group.ids for group in plan(study)]
+    about = {"name": study.name, "workload": study.workload}
+    return {**about, "cells": cells, "seeds": study.seeds, "groups": groups}
 
 
-def _asked(cell: Cell, script: ScriptSpec | None) -> dict[str, Any]:
-    """The settings of a cell; of a script, its arguments, but for the seed."""
-    if script is None:
-        return {"settings": cell.settings.model_dump()}
-    return {"arguments": list(script.arguments_for(cell.settings.script, None))}
-
-
-def print_plan(
-    console: Console, study: Study, words: Words, *, each_device: bool = False, runs: Path = RUNS
-) -> None:
-    """The cells, how many trials of which kind, and what they can show.
-
-    `each_device`: every device is asked for; `runs` holds earlier runs, whose noise is used.
-    """
+def print_plan(console: Console, study: Study, words: Words, *, each_device: bool = False) -> None:
+    """The cells, how many trials of which kind, and what they can show by the noise of earlier runs.
+    `each_device`: every device is asked for."""
     if study.title:
         console.print(Text(words.builtin(study.title), "bold"), highlight=False)
-    lines = chain(
-        _plan_lines(study, words, each_device=each_device), _prospect_lines(study, words, runs)
-    )
-    for line in lines:
+    for line in chain(_plan_lines(study, words, each_device), _prospect_lines(study, words)):
         console.print(Text("\n".join(wrapped(line, console.width))), highlight=False)
 
 
-def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[str]:
-    cells = [cell.id for cell in study.all_cells]
+def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
+    cells, cost = [cell.id for cell in study.all_cells], study.cost
     yield words(
         "plan_settings",
         name=study.name,
@@ -71,99 +55,85 @@ def _plan_lines(study: Study, words: Words, *, each_device: bool) -> Iterator[st
     )
     if study.same_as_base:
         yield words("plan_same_as_base", cells=words.listed(study.same_as_base))
-    trials = trials_of(plan(study))
-    num_learn = sum(trial.kind == "learn" for trial in trials)
-    seeds = num_seeds(len(study.seeds), words)
-    parts = [words("plan_learn", number=num_learn, seeds=seeds)] if num_learn else []
-    if study.cost is not None:
-        num_timed = sum(trial.watch == "steps" for trial in trials)
-        several = len(cells) > 1
-        parts.append(
-            words(
-                "plan_cost",
-                timed=num_timed,
-                profiled=len(trials) - num_learn - num_timed,
-                check=words("plan_check") if several else "",
-                more=_extra_text(study.cost, words) if several else "",
-            )
-        )
+    trials, parts = trials_of(plan(study)), list[str]()
+    if study.num_learn:
+        seeds = num_seeds(len(study.seeds), words)
+        parts.append(words("plan_learn", number=study.num_learn, seeds=seeds))
+    if cost is not None:
+        timed = sum(trial.watch == "steps" for trial in trials)
+        numbers = {"timed": timed, "profiled": len(trials) - study.num_learn - timed}
+        check = more = ""
+        if len(cells) > 1:
+            check = words("plan_check")
+            if cost.max_processes > cost.processes and cost.extra_s:
+                seconds, share = f"{cost.extra_s:.0f}", f"{100 * cost.ratio_within:.0f}%"
+                more = words("plan_extra", seconds=seconds, share=share)
+        parts.append(words("plan_cost", **numbers, check=check, more=more))
     line = words("list_semicolon").join(parts) + words("full_stop").strip()
     yield words.sentences(line, words("plan_each_device")) if each_device else line
 
 
-def _prospect_lines(study: Study, words: Words, runs: Path) -> Iterator[str]:
+def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
     """What the seeds can show, and what they cannot."""
     if not study.learn or len(study.all_cells) < 2:
         return
     if len(study.seeds) < 2:
         yield words("plan_one_seed")
         return
-    found = prospects(study, earlier_runs(runs, study))
+    found = prospects(study, earlier_runs(RUNS, study))
     if study.looks:
-        yield _looks_line(study.looks, words)
-    for prospect in found[:1]:
-        seeds, stds = num_seeds(prospect.num_seeds, words), f"{prospect.stds:.1f}"
-        yield words("plan_finds", seeds=seeds, stds=stds, noise=_noise(prospect, words))
-        if prospect.most_seeds > prospect.num_seeds:
-            yield _most_seeds_line(prospect, words)
-    for prospect in found:
-        if prospect.margin is not None:
-            yield _margin_line(prospect, words)
+        *others, last = map(str, study.looks)
+        first = words("list_names").join(others)
+        yield words(
+            "plan_looks",
+            looks=words("name_and", first=first, last=last) if others else last,
+            fewest=words("plan_looks_fewest", number=FIRST_LOOK)
+            if study.looks[0] == FIRST_LOOK
+            else "",
+        )
+    for one in found[:1]:
+        yield words("plan_finds", **_found(one, words))
+        if one.most_seeds > one.num_seeds:
+            difference = one.most_seeds_difference
+            amount = "" if difference is None else _amount(one.metric, difference, words)
+            yield words(
+                "plan_most_seeds",
+                seeds=num_seeds(one.most_seeds, words),
+                stds=f"{one.most_seeds_stds:.1f}",
+                amount=words("plan_amount", amount=amount) if amount else "",
+            )
+    yield from (_margin_line(one, words) for one in found if one.margin is not None)
 
 
-def _looks_line(looks: Sequence[int], words: Words) -> str:
-    *others, last = map(str, looks)
-    listed = words("list_names").join(others)
-    fewest = words("plan_looks_fewest", number=FIRST_LOOK) if looks[0] == FIRST_LOOK else ""
-    looks_text = words("name_and", first=listed, last=last) if others else last
-    return words("plan_looks", looks=looks_text, fewest=fewest)
+def _found(one: Prospect, words: Words) -> dict[str, str]:
+    """The smallest difference that the seeds find; where the noise is known, in the metric's unit too."""
+    noise = words("plan_power")
+    if one.spread is not None and one.difference is not None:
+        noise = words(
+            "plan_noise_known" if one.spread.num_trials is None else "plan_noise_earlier",
+            amount=_amount(one.metric, one.difference, words),
+            metric=words.metric(one.metric),
+            number=one.spread.num_trials,
+        )
+    return {"seeds": num_seeds(one.num_seeds, words), "stds": f"{one.stds:.1f}", "noise": noise}
 
 
-def _most_seeds_line(prospect: Prospect, words: Words) -> str:
-    difference = prospect.most_seeds_difference
-    amount = "" if difference is None else _amount(prospect.metric, difference, words)
-    return words(
-        "plan_most_seeds",
-        seeds=num_seeds(prospect.most_seeds, words),
-        stds=f"{prospect.most_seeds_stds:.1f}",
-        amount=words("plan_amount", amount=amount) if amount else "",
-    )
-
-
-def _noise(prospect: Prospect, words: Words) -> str:
-    if prospect.spread is None or prospect.difference is None:
-        return words("plan_power")
-    amount = _amount(prospect.metric, prospect.difference, words)
-    number, metric = prospect.spread.num_trials, words.metric(prospect.metric)
-    if number is None:
-        return words("plan_noise_known", amount=amount, metric=metric)
-    return words("plan_noise_earlier", amount=amount, metric=metric, number=number)
-
-
-def _margin_line(prospect: Prospect, words: Words) -> str:
-    metric, spread = prospect.metric, ""
-    if prospect.spread is not None:
-        is_known = prospect.spread.num_trials is None
+def _margin_line(one: Prospect, words: Words) -> str:
+    spread = ""
+    if one.spread is not None:
         spread = words(
-            "plan_spread_known" if is_known else "plan_spread_earlier",
-            std=_amount(metric, prospect.spread.std, words),
-            verdict=words("plan_can" if prospect.can_be_equivalent else "plan_cannot"),
+            "plan_spread_known" if one.spread.num_trials is None else "plan_spread_earlier",
+            std=_amount(one.metric, one.spread.std, words),
+            verdict=words("plan_can" if one.can_be_equivalent else "plan_cannot"),
         )
     return words(
         "plan_margin",
-        metric=words.metric(metric),
-        margin=_amount(metric, prospect.margin or 0.0, words),
-        most=_amount(metric, prospect.largest_std or 0.0, words),
+        metric=words.metric(one.metric),
+        margin=_amount(one.metric, one.margin or 0.0, words),
+        most=_amount(one.metric, one.largest_std or 0.0, words),
         spread=spread,
     )
 
 
 def _amount(metric: str, value: float, words: Words) -> str:
     return metric_difference(metric, value, words("points")).lstrip("+")
-
-
-def _extra_text(cost: CostSpec, words: Words) -> str:
-    if cost.max_processes <= cost.processes or not cost.extra_s:
-        return ""
-    seconds, share = f"{cost.extra_s:.0f}", f"{100 * cost.ratio_within:.0f}%"
-    return words("plan_extra", seconds=seconds, share=share)

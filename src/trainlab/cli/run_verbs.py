@@ -35,9 +35,9 @@ class Driving(Verb):
     as_json: bool = option("", "output", False, names="--json")
     """Print one JSON summary on stdout and nothing else."""
 
-    def watcher(self, *, quiet: bool = False) -> ConsoleWatcher:
+    def watcher(self) -> ConsoleWatcher:
         """Shows progress."""
-        return ConsoleWatcher(Console(stderr=True, quiet=quiet), self.words)
+        return ConsoleWatcher(Console(stderr=True), self.words)
 
 
 class Placed(Driving):
@@ -61,21 +61,59 @@ class Placed(Driving):
         return {"out": self.out, "on": on, "trial_timeout_s": self.trial_timeout}
 
 
-class Reported(Driving):
+class Quietable(Driving):
+    """Those that can keep still, and end with an answer."""
+
+    quiet: bool = option("", "output", False, names="--quiet -q")
+    """No progress; print only the run folder."""
+
+    def watcher(self) -> ConsoleWatcher:
+        """Shows progress, unless it is not wanted."""
+        return ConsoleWatcher(Console(stderr=True, quiet=self.quiet), self.words)
+
+    def show_diagnosis(self, run: Run, *, is_cut_short: bool) -> None:
+        """The answer of a diagnosis that has run; KeyboardInterrupt where it was cut short, after how to go
+        on with it."""
+        from trainlab.analysis.overview import data_of
+        from trainlab.cli.run_summary import Summary
+
+        summary = Summary(Console(stderr=is_cut_short), data_of(run.evidence()), self.words)
+        if is_cut_short:
+            summary.say_command("resume_it", "resume", run)
+            raise KeyboardInterrupt
+        if self.as_json:
+            print_json({"run": str(run.path), **run.diagnosis.read().model_dump(mode="json")})
+        elif self.quiet:
+            sys.stdout.write(f"{run.path}\n")
+        else:
+            summary.print_diagnosis(run)
+
+
+class Reported(Quietable):
     """Those that end with a summary and a report."""
 
     report: bool = option("", "output", True, shown="written")
     """At the end of a study, write report/report.html."""
-    quiet: bool = option("", "output", False, names="--quiet -q")
-    """No progress; print only the run folder."""
 
     def show(self, outcome: Outcome) -> None:
-        """Prints what a run came to; who interrupts it does not wait for its report."""
-        from trainlab.cli.run_summary import show_outcome
+        """Prints what a run came to; a study also gets its report, whatever is printed. Who interrupts it
+        does not wait for that."""
+        from trainlab.analysis.overview import data_of
+        from trainlab.cli.run_summary import Summary, evidence_json
 
-        report = self.report and not outcome.was_interrupted
-        shown = {"as_json": self.as_json, "quiet": self.quiet, "report": report}
-        show_outcome(outcome.run, self.words, **shown)
+        run, evidence = outcome.run, outcome.run.evidence()
+        summary = Summary(Console(quiet=self.as_json or self.quiet), data_of(evidence), self.words)
+        if self.as_json:
+            print_json({"run": str(run.path), **evidence_json(evidence)})
+        elif self.quiet:
+            sys.stdout.write(f"{run.path}\n")
+        else:
+            summary.print_all(run)
+        is_reported = self.report and not outcome.was_interrupted
+        if is_reported and evidence.study.cells:
+            summary.write_report(run)
+        elif is_reported and evidence.learned:
+            summary.say_command("report_with", "report", run)
         exit_for_failures(outcome.complete_run().evidence(), self.words.lang)
 
 
@@ -168,7 +206,7 @@ class RunVerb(Studying):
                     where,
                     many=self.yes,
                     overridden=asked.overridden,
-                    watcher=self.watcher(quiet=self.quiet),
+                    watcher=self.watcher(),
                     **placed,
                 )
         if self.dry_run:
@@ -228,22 +266,22 @@ class ProfileVerb(Placed):
     def _show(self, run: Run) -> None:
         from trainlab.analysis.operators import classic_table
         from trainlab.analysis.overview import data_of
-        from trainlab.cli import run_summary as summary
+        from trainlab.cli.run_summary import Summary, measurement_json
 
-        evidence, console, words = run.evidence(), Console(), self.words
+        measured = run.evidence().measured
+        summary = Summary(Console(stderr=self.as_json), data_of(run.evidence()), self.words)
         if self.as_json:
-            values = [summary.measurement_json(m, self.sort, self.top) for m in evidence.measured]
+            values = [measurement_json(one, self.sort, self.top) for one in measured]
             content = values[0] if len(values) == 1 else {"measurements": values}
             print_json({"run": str(run.path), **content})
-            summary.print_remarks(Console(stderr=True), evidence, words)
+            summary.print_remarks()
             return
-        for one in evidence.measured:
-            top = 0 if self.classic else self.top
-            summary.print_measurement(console, evidence.name, one, words, sort=self.sort, top=top)
+        for one in measured:
+            summary.print_measurement(one, sort=self.sort, top=0 if self.classic else self.top)
             if self.classic and one.operators is not None:
                 sys.stdout.write(classic_table(one.operators, self.top) + "\n")
-        summary.print_results(console, data_of(evidence), words)
-        say(console, words("run_folder", path=run.path))
+        summary.print_results()
+        summary.say("run_folder", path=run.path)
 
 
 class ResumeVerb(Reported):
@@ -262,21 +300,13 @@ class ResumeVerb(Reported):
                 self.run,
                 allow_changed=self.allow_changed,
                 budget_s=self.budget,
-                watcher=self.watcher(quiet=self.quiet),
+                watcher=self.watcher(),
             )
         if not outcome.is_diagnosis:
             self.show(outcome)
             return
-        from trainlab.cli.run_summary import show_diagnosis
-
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
-        show_diagnosis(
-            outcome.run,
-            self.words,
-            as_json=self.as_json,
-            quiet=self.quiet,
-            is_cut_short=is_cut_short,
-        )
+        self.show_diagnosis(outcome.run, is_cut_short=is_cut_short)
 
 
 class CancelVerb(Verb):

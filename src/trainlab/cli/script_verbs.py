@@ -11,8 +11,7 @@ from rich.console import Console
 from trainlab.cli.options import Cost, Count, Seconds, option, word
 from trainlab.cli.output import output_for_programs, say
 from trainlab.cli.parsing import varied_of
-from trainlab.cli.run_summary import show_diagnosis
-from trainlab.cli.run_verbs import Driving, Studying
+from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import (
@@ -100,7 +99,7 @@ class WatchVerb(Studying):
             self.show_plan(study, each_device=False)
             return
         with output_for_programs(self.as_json or self.quiet):
-            outcome = drive(study, watcher=self.watcher(quiet=self.quiet), **self.placed())
+            outcome = drive(study, watcher=self.watcher(), **self.placed())
         self.show(outcome)
 
 
@@ -121,7 +120,7 @@ def metrics_of(
     return found
 
 
-class DiagnoseVerb(Driving):
+class DiagnoseVerb(Quietable):
     """What limits a training script, and the proof.
 
     trainlab diagnose train.py --epochs 3
@@ -149,8 +148,6 @@ class DiagnoseVerb(Driving):
     """The run folder."""
     markdown: bool = option("", "output", False)
     """Print the answer as Markdown."""
-    quiet: bool = option("", "output", False, names="--quiet -q")
-    """No progress; print only the run folder."""
 
     def __call__(self) -> None:
         words = self.words
@@ -165,7 +162,7 @@ class DiagnoseVerb(Driving):
                 processes=self.processes,
                 budget_s=self.budget,
                 out=self.out,
-                watcher=self.watcher(quiet=self.quiet),
+                watcher=self.watcher(),
             )
         if self.markdown and found.record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
@@ -173,14 +170,7 @@ class DiagnoseVerb(Driving):
 
             sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
         else:
-            is_cut_short = found.record is None
-            show_diagnosis(
-                found.run,
-                words,
-                as_json=self.as_json,
-                quiet=self.quiet,
-                is_cut_short=is_cut_short,
-            )
+            self.show_diagnosis(found.run, is_cut_short=found.record is None)
 
 
 def _tell_shared_options(verb: WatchVerb | DiagnoseVerb) -> None:
