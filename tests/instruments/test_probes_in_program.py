@@ -21,11 +21,9 @@ from models import InPlace, Shared, nested
 from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
-from trainlab.instruments import probe_instrument as probes_instrument
-from trainlab.instruments.probe_instrument import ProbedProgram, Probes
+from trainlab.instruments.probe_instrument import Probes
 from trainlab.record.files import numbered_lines, read_json
 from trainlab.record.learning_record import ProbeRecord
-from trainlab.record.schema import note
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.callbacks import Instrument, Moments, Progress
@@ -292,14 +290,7 @@ def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
     probes = all_probes("4", "epoch")
     ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
     probed("eager", reference, *probes)
-    counted = ProbedProgram.steps_done
-
-    def steps_done(self: ProbedProgram, num_samples: int, num_steps: int) -> None:
-        self._ran.clear()
-        counted(self, num_samples, num_steps)
-
     monkeypatch.setattr(programs, "Repeated", Replayed)
-    monkeypatch.setattr(ProbedProgram, "steps_done", steps_done)
     probed("lanes", ours, *probes)
     for one, other in zip(ours, reference, strict=True):
         assert_alike(one, other)
@@ -355,13 +346,9 @@ def test_a_probe_that_cannot_fire_fails_the_trial_as_by_eager(
     assert said[0].startswith(said[1])
 
 
-def test_an_engine_whose_steps_are_a_program_takes_probes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_whose_steps_are_a_program_takes_probes() -> None:
     watched = [Moments([Probes([probe_of("relu:activation:mean")])])]
     assert watched[0].grain == "call"
     taken = {name: engine_for(TrainSpec(engine=name), watched)[0].name for name in ENGINES}
     # What a compiled model calls cannot be seen.
     assert taken == {name: name for name in ENGINES} | {"compiled": "eager"}
-    monkeypatch.setattr(probes_instrument, "lanes_can_be_seen", lambda: False)
-    engine, why = engine_for(TrainSpec(engine="lanes"), watched)
-    assert engine.name == "eager"
-    assert why == note("engine_too_coarse", engine="lanes", needed="call", shows="point")

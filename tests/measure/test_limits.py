@@ -130,16 +130,14 @@ def test_the_precision_of_products_is_as_before_whatever_happens(inside: str) ->
     assert tf32_modes() == before
 
 
-def test_limits_of_a_busy_machine_are_measured_again_and_only_get_better(
+def test_limits_of_a_busy_machine_are_not_kept(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "BUSY_CORES", -1.0)
     first = measured_limits(CPU)
+    assert [note.code for note in first.notes][-1:] == ["limits_busy"]
     assert first.busy
-    second = measured_limits(CPU)
-    assert second.measured != first.measured
-    assert second.bytes_per_s >= first.bytes_per_s
     monkeypatch.setattr(limits, "BUSY_CORES", 1e9)
-    third = measured_limits(CPU)
-    assert not third.busy
-    assert measured_limits(CPU).measured == third.measured
+    second = measured_limits(CPU)
+    assert not second.busy
+    assert measured_limits(CPU).measured == second.measured != first.measured

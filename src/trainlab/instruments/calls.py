@@ -7,7 +7,7 @@ of ours is in torch's way, so that the compiler compiles the user's code and not
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, MutableMapping, Set
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -333,47 +333,6 @@ def _is_whole(module: nn.Module) -> bool:
     return is_fused or isinstance(module, nn.MultiheadAttention) or not module._modules
 
 
-# Which call of a step each tensor came from: the edges of its data-flow graph.
-
-BATCH = -1
-"""The source of what the model and the loss were given."""
-
-
-class DataFlow:
-    """The sources of the tensors of one step. Holds no tensor: watching must not cost memory."""
-
-    def __init__(self) -> None:
-        self._sources: MutableMapping[Tensor, Set[int]] = WeakTensorKeyDictionary()
-        self._writers: dict[int | None, int] = {}
-        """By the memory that a call changed in place, and with it every view of that memory."""
-
-    def set_sources(self, tensors: Iterable[Tensor], sources: Set[int]) -> None:
-        """These tensors come from these calls."""
-        for tensor in tensors:
-            self._sources[tensor] = sources
-
-    def set_writer(self, tensors: Iterable[Tensor], call: int) -> None:
-        """The call changed these in place."""
-        for tensor in tensors:
-            self._sources[tensor] = {call}
-            self._writers[storage_id(tensor)] = call
-
-    def has_sources(self, tensor: Tensor) -> bool:
-        """Whether the tensor's sources are set."""
-        return tensor in self._sources
-
-    def sources(self, tensors: Iterable[Tensor]) -> set[int]:
-        """The calls these came from, or were last changed by; none for constants."""
-        calls: set[int] = set()
-        for tensor in filter(self.has_sources, tensors):
-            came_from = self._sources[tensor]
-            writer = self._writers.get(storage_id(tensor), BATCH)
-            # A writer before the source no longer counts: the source read what it wrote, or the memory
-            # was freed in between.
-            calls |= {writer} if writer > max(came_from, default=BATCH) else came_from
-        return calls
-
-
 def constants_of(model: nn.Module) -> frozenset[int]:
     """Ids of the model's parameters and buffers."""
     return frozenset(id(tensor) for tensor in [*model.parameters(), *model.buffers()])
@@ -389,12 +348,10 @@ def storage_bytes(tensor: Tensor) -> int:
     return tensor.untyped_storage().nbytes() if torch._C._has_storage(tensor) else 0
 
 
-def version_of(tensor: Tensor) -> int:
-    """Counts changes in place; always 0 where torch does not track them."""
-    return 0 if tensor.is_inference() else tensor._version
-
-
 # Records the calls of one step: their data-flow edges, parameters, shapes and memory.
+
+BATCH = -1
+"""The source of what the model and the loss were given."""
 
 
 @dataclass(slots=True)
@@ -464,7 +421,9 @@ class CallRecorder(CallListener):
         self._model = model
         self._parameters = {id(parameter) for parameter in model.parameters()}
         self._constants = constants_of(model)
-        self._flow = DataFlow()
+        self._sources: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
+        """The call that each tensor came from: the edges of the data-flow graph. Watching must not cost
+        memory, so it holds none. A view does not see what is written through another one later."""
         self._claimed: set[Any] = set()
         """Nodes of the step's graph. Kept until it ends: torch wraps a node anew once the wrapper is gone,
         and we would not know it again."""
@@ -479,9 +438,9 @@ class CallRecorder(CallListener):
             assert self._running is not None
             self._running.parameters |= self._parameters_of(call.module)
             return None
-        inputs = [(tensor, version_of(tensor)) for tensor in tensors_in(arguments)]
+        inputs = list(tensors_in(arguments))
         if call.module is self._model:
-            self._flow.set_sources((tensor for tensor, _ in inputs), {BATCH})
+            self._sources.update(dict.fromkeys(inputs, BATCH))
         if call.role == "container":
             return None
         record = Call(call.name, call.types[0], call.kind, self.phase, call.number)
@@ -498,24 +457,20 @@ class CallRecorder(CallListener):
         self.observer.pass_begins(record.forward)
         return ends
 
-    def _record(self, call: Call, inputs: list[tuple[Tensor, int]], outputs: list[Tensor]) -> None:
-        """`inputs`: each with its version before the call: a change in place raises the version."""
-        call.parameters |= {id(tensor) for tensor, _ in inputs} & self._parameters
+    def _record(self, call: Call, inputs: list[Tensor], outputs: list[Tensor]) -> None:
+        call.parameters |= {id(tensor) for tensor in inputs} & self._parameters
         call.output_shapes = [[] if tensor.is_nested else list(tensor.shape) for tensor in outputs]
         output_bytes = {storage_id(tensor): storage_bytes(tensor) for tensor in outputs}
-        new_storages = output_bytes.keys() - {storage_id(tensor) for tensor, _ in inputs}
+        new_storages = output_bytes.keys() - set(map(storage_id, inputs))
         call.output_bytes = sum(output_bytes[storage] for storage in new_storages)
-        inputs = [one for one in inputs if id(one[0]) not in self._constants]
+        inputs = [tensor for tensor in inputs if id(tensor) not in self._constants]
         if self.phase == "loss":
             # Tensors of unknown origin are the targets.
-            unknown = (tensor for tensor, _ in inputs if not self._flow.has_sources(tensor))
-            self._flow.set_sources(unknown, {BATCH})
-        call.inputs = self._flow.sources(tensor for tensor, _ in inputs)
-        written = [tensor for tensor, version in inputs if version_of(tensor) != version]
-        index = len(self.calls)
-        self._flow.set_sources(outputs, {index})
-        self._flow.set_writer(written, index)
-        self._claim([*outputs, *written], call.backward)
+            unknown = [tensor for tensor in inputs if tensor not in self._sources]
+            self._sources.update(dict.fromkeys(unknown, BATCH))
+        call.inputs = {self._sources[tensor] for tensor in inputs if tensor in self._sources}
+        self._sources.update(dict.fromkeys(outputs, len(self.calls)))
+        self._claim(outputs, call.backward)
         self.calls.append(call)
 
     def _claim(self, outputs: Iterable[Tensor], cost: PassCost) -> None:

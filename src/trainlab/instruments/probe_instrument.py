@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C import _functorch
 
 from trainlab.instruments.probe_channels import (
     Channel,
@@ -42,9 +41,6 @@ MAX_PENDING = 4096
 """Results on the device that wait for the host."""
 GRACE_STEPS = 20
 """A function may be called in some steps only; after so many without it a selector is a mistake."""
-
-Fired = tuple[Channel, tuple[int, ...]]
-"""A channel, and the shape of what it took in of one trial."""
 
 
 class ProbeSet:
@@ -178,10 +174,9 @@ class ProbedProgram(ProbeSet):
             raise Unsuited("not_probed_alike")  # it has no float64
         super().__init__(specs, view.model, view.device, view)
         self._specs, self._view, self._opened = specs, view, opened
-        self._fired: dict[int, list[Fired]] = {}
-        """In the last step of so many samples that ran from Python."""
-        self._ran: list[list[Fired]] = []
-        """In the steps that ran from Python and that the host has not counted."""
+        self._fired: dict[int, list[tuple[Channel, tuple[int, ...]]]] = {}
+        """In the last step of so many samples that ran from Python: channels, and the shapes of what they
+        took in of one trial. All steps of a program fire alike."""
         self._references: dict[int, dict[Place, list[tuple[int, ...]]]] = {}
         """What eager sees in a step of so many samples: what each place took in."""
 
@@ -193,7 +188,6 @@ class ProbedProgram(ProbeSet):
     def forward(self, num_samples: int) -> Iterator[None]:
         self.calls.step_begins()
         self.channels.in_step = self._fired[num_samples] = []
-        self._ran.append(self.channels.in_step)
         with _watching(self.calls):
             yield
 
@@ -231,7 +225,6 @@ class ProbedProgram(ProbeSet):
             if shapes != wanted:
                 raise Unsuited("not_probed_alike")
         self.channels.in_step = None
-        self._ran.clear()
         for channel in known:
             channel.reduction.reset()
         self._opened(self)
@@ -246,22 +239,13 @@ class ProbedProgram(ProbeSet):
         return self.steps_ahead(most)
 
     def steps_done(self, num_samples: int, num_steps: int) -> None:
-        ran, self._ran = self._ran, []
-        if len(ran) == num_steps:  # each of them from Python
-            for fired in ran:
-                self._count(fired, 1)
-        else:
-            self._count(self._fired[num_samples], num_steps)
+        first, self.channels.step = self.channels.step + 1, self.channels.step + num_steps
+        known = set(self.channels.all())
+        for channel, shape in self._fired[num_samples]:
+            if channel in known:
+                channel.fires(shape, first, self.channels.step)
         self._is_within_steps = False
         self.count_steps(num_steps)
-
-    def _count(self, fired: Sequence[Fired], num_steps: int) -> None:
-        """So many further steps were made in which this fired."""
-        self.channels.step += num_steps
-        known, step = set(self.channels.all()), self.channels.step
-        for channel, shape in fired:
-            if channel in known:
-                channel.fires(shape, step - num_steps + 1, step)
 
 
 @contextmanager
@@ -273,12 +257,6 @@ def _watching(calls: ProbedCalls) -> Iterator[None]:
         yield
     finally:
         calls.watch.uninstall()
-
-
-def lanes_can_be_seen() -> bool:
-    """Whether this torch shows what a tensor in a vectorised function is in memory."""
-    needed = "get_unwrapped", "maybe_get_bdim", "is_batchedtensor", "is_functorch_wrapped_tensor"
-    return all(hasattr(_functorch, name) for name in needed)
 
 
 class Probes(ProgramInstrument):
@@ -298,10 +276,6 @@ class Probes(ProgramInstrument):
         """Where the steps are a program, that of the whole group, of which this trial is a lane."""
         self._lane = 0
         self._has_told_silent = False
-
-    @property
-    def watches_programs(self) -> bool:
-        return lanes_can_be_seen()
 
     def in_program(self, group: Sequence[Instrument], view: ProgramView) -> ProbedProgram:
         probes = [one for one in group if isinstance(one, Probes) and one._specs == self._specs]

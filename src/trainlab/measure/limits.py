@@ -49,18 +49,14 @@ Work = Callable[[], object]
 def measured_limits(device: torch.device) -> LimitsRecord:
     """This machine's limits from the cache, or measured now where there are none.
 
-    Those measured on a busy machine are measured again next time, and the better of both is kept.
+    Those measured on a busy machine are not kept.
     """
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
-    known = _cached(path)
-    if known is not None and not known.busy:
+    if (known := _cached(path)) is not None:
         return known
     record = _measure(device)
-    if known is not None:
-        old = known.flops_per_s
-        best = {name: max(one, old.get(name, 0.0)) for name, one in record.flops_per_s.items()}
-        copied = max(record.bytes_per_s, known.bytes_per_s)
-        record = record.model_copy(update={"flops_per_s": best, "bytes_per_s": copied})
+    if record.busy:
+        return record
     try:
         make_folder(path.parent)
         write_json(path, record.model_dump(mode="json"))
@@ -92,7 +88,7 @@ def _cached(path: Path) -> LimitsRecord | None:
         record = LimitsRecord.model_validate(read_json(path))
     except (RecordError, ValidationError):
         return None
-    return record if "fp32" in record.flops_per_s else None
+    return record if "fp32" in record.flops_per_s and not record.busy else None
 
 
 @torch.no_grad()

@@ -222,11 +222,6 @@ class ProgramInstrument(Instrument, ABC):
     """One that can watch from inside where the steps of a group are a program, and then needs no moments
     finer than points."""
 
-    @property
-    @abstractmethod
-    def watches_programs(self) -> bool:
-        """Whether it can do so with the torch that is installed."""
-
     @abstractmethod
     def in_program(self, group: Sequence[Instrument], view: ProgramView) -> ProgramWatch:
         """What watches the steps for the group's instruments of this kind, one per trial in order."""
@@ -341,11 +336,7 @@ def program_watch(group: Sequence[Moments], view: ProgramView) -> ProgramWatch |
 
 
 def _watching_programs(moments: Moments) -> list[ProgramInstrument]:
-    return [
-        one
-        for one in moments.instruments
-        if isinstance(one, ProgramInstrument) and one.watches_programs
-    ]
+    return [one for one in moments.instruments if isinstance(one, ProgramInstrument)]
 
 
 def _watchers(instruments: Sequence[Instrument], moment: str) -> list[Callable[..., None]]:
