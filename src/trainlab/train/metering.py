@@ -41,12 +41,16 @@ class Means:
     """Of values that only some of the steps logged: the samples of those, over which they are means."""
 
 
+MOST_PENDING_BYTES = 1 << 20
+"""Of outputs that no metric was computed of yet."""
+
+
 class Meter:
     """Adds up loss and metrics over steps; reads the device only when asked for means.
 
-    A step only leaves references to its loss and outputs. They are reduced together once
-    `max_pending_bytes` of outputs are pending or a mean is asked for: far fewer, larger
-    operations than reducing each step, and a bounded amount of memory.
+    A step only leaves references to its loss and outputs. They are reduced together once many are pending
+    or a mean is asked for: far fewer, larger operations than reducing each step, and a bounded amount of
+    memory.
     """
 
     def __init__(
@@ -58,7 +62,6 @@ class Meter:
         per_step: int = 1,
         whole: Mapping[str, WholeMetric] | None = None,
         needs_outputs: bool = True,
-        max_pending_bytes: int = 1 << 20,
         max_pending_steps: int = 64,
     ) -> None:
         """`per_step`: batches of a step, fewer perhaps of the last one; `whole`: metrics that are no means
@@ -68,30 +71,25 @@ class Meter:
         self.metrics, self._per_step, self._needs_outputs = metrics, per_step, needs_outputs
         # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
-        self._device = device
-        self._max_pending_bytes = max_pending_bytes
-        self._max_pending_steps = max_pending_steps
+        self._device, self._max_pending_steps = device, max_pending_steps
         self._stops_explosions = stops_explosions
         self.limit: float | None = None
         """The loss beyond which training has exploded; None before the first was read."""
         self._joins: bool | None = None
-        self._last_shape: torch.Size | None = None
-        """Of the outputs of the last step, which with its targets keep so many bytes alive."""
-        self._last_bytes = 0
         self.reset()
 
     def reset(self) -> None:
         """Forgets everything added so far."""
-        self._drop_pending()
         for name, metric in self._whole.items():
             with Running(f"metrics.{name}"):
                 metric.reset()
-        self._sums = torch.zeros(1 + len(self.metrics), dtype=self._dtype, device=self._device)
-        self._logged_sums: dict[str, Tensor | float] = {}
-        self._logged_samples: dict[str, int] = {}
-        self._num_samples = self._num_batches = 0
-        self._reduced_losses: list[Tensor] = []
-        self._reduced_counts: list[Tensor] = []
+        self._drop_pending()
+        self._sums: dict[str, Tensor] = {}
+        self._samples: dict[str, int] = {}
+        """Over which each sum goes: not all, of what only some of the steps log."""
+        self._losses: list[Tensor] = []
+        self._counts: list[Tensor] = []
+        self._num_batches = 0
 
     def add(self, outcome: StepOutcome) -> None:
         """Takes in one step."""
@@ -99,108 +97,94 @@ class Meter:
             self.add(earlier)
         loss, outputs, targets, count, logged, _ = outcome
         check_mean(loss)
-        self._losses.append(loss.detach() if loss.requires_grad else loss)
-        self._counts.append(count)
+        self._num_batches += 1
+        self._pending.append((loss.detach() if loss.requires_grad else loss, count))
         for name, value in logged.items():
             self._logged.setdefault(name, []).append((value, count))
-        are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
         if outputs is None:
-            self._add_no_outputs()
-        elif self._whole:
-            for name, metric in self._whole.items():
-                with Running(f"metrics.{name}"):
-                    metric.update(detached(outputs), targets)
+            if self._num_batches == 1 and not self._needs_outputs:
+                self.metrics = {}
+            if self.metrics or self._whole:
+                raise WorkloadError(
+                    "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
+                )
+        for name, whole in self._whole.items():
+            with Running(f"metrics.{name}"):
+                whole.update(detached(outputs), targets)
+        is_nested = False
         if self.metrics:
-            is_plain = are_tensors and not outputs.requires_grad
-            self._outputs.append(outputs if is_plain else detached(outputs))
-            self._targets.append(targets)
-            if are_tensors:
-                self._versions.append(_version(outputs))
-                self._pending_bytes += self._bytes_of(outputs, targets)
-        too_many = len(self._losses) >= self._max_pending_steps
-        is_nested = bool(self.metrics) and not are_tensors
-        if too_many or is_nested or self._pending_bytes >= self._max_pending_bytes:
+            is_nested = not (isinstance(outputs, Tensor) and isinstance(targets, Tensor))
+            outputs = detached(outputs) if is_nested or outputs.requires_grad else outputs
+            self._outputs.append((outputs, targets, count, 0 if is_nested else _version(outputs)))
+            if not is_nested:
+                # The storage, not the view: a pending slice keeps all of it alive.
+                self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
+        is_much = self._pending_bytes >= MOST_PENDING_BYTES
+        if is_nested or is_much or len(self._pending) >= self._max_pending_steps:
             self._reduce()
-
-    def _bytes_of(self, outputs: Tensor, targets: Tensor) -> int:
-        shape = outputs.shape
-        if shape != self._last_shape:
-            # The storage, not the view: a pending slice keeps all of it alive.
-            self._last_bytes = outputs.untyped_storage().nbytes() + targets.nbytes
-            self._last_shape = shape
-        return self._last_bytes
-
-    def _add_no_outputs(self) -> None:
-        is_first = self._num_batches + len(self._losses) == 1
-        if is_first and not self._needs_outputs:
-            self.metrics, self._sums = {}, self._sums[:1]
-        if self.metrics or self._whole:
-            raise WorkloadError(
-                "metrics: the step gave no outputs for them; let it give `outputs` and `targets` too"
-            )
 
     def means(self) -> Means:
         """Over the steps since the last reset. Waits for the device."""
         self._reduce()
-        values = (self._sums / max(self._num_samples, 1)).tolist()
-        means = dict(zip(("loss", *self.metrics), values, strict=True))
-        of_logged = self._logged_samples
-        means |= {n: float(s) / max(of_logged[n], 1) for n, s in self._logged_sums.items()}
+        totals = torch.stack(list(self._sums.values())).tolist()
+        samples = self._samples
+        means = {n: one / max(samples[n], 1) for n, one in zip(self._sums, totals, strict=True)}
         for name, metric in self._whole.items():
             means |= _computed(name, metric)
-        bad = first_bad(means["loss"], self._reduced_losses, self._loss_limit(), self._per_step)
+        bad = first_bad(means["loss"], self._losses, self._loss_limit(), self._per_step)
         num_steps = -(-self._num_batches // self._per_step)
-        fewer = {n: count for n, count in of_logged.items() if count != self._num_samples}
-        return Means(means, self._num_samples, num_steps, *bad, fewer)
+        fewer = {name: count for name, count in samples.items() if count != samples["loss"]}
+        return Means(means, samples["loss"], num_steps, *bad, fewer)
 
     def _loss_limit(self) -> float:
         """Set by the first loss there ever was; read from the device once."""
-        if not self._stops_explosions or not self._reduced_losses:
+        if not self._stops_explosions:
             return math.inf
         if self.limit is None:
-            self.limit = explosion_limit(float(self._reduced_losses[0][0]))
+            self.limit = explosion_limit(float(self._losses[0][0]))
         return self.limit
 
     def _reduce(self) -> None:
-        if not self._losses:
+        if not self._pending:
             return
-        losses = torch.stack(self._losses).to(self._dtype)
-        weights = torch.tensor(self._counts, dtype=self._dtype).to(self._device, non_blocking=True)
-        self._sums[0] += (losses * weights).sum()
-        if self.metrics:
-            for outputs, targets, count in self._pending():
-                for index, (name, metric) in enumerate(self.metrics.items(), start=1):
-                    with Running(f"metrics.{name}"):
-                        found = metric(outputs, targets)
-                    values = per_sample(name, found, count)
-                    self._sums[index] += values.to(self._dtype).sum()
+        self._losses.append(self._stacked([loss for loss, _ in self._pending]))
+        self._counts.append(self._add_up("loss", self._losses[-1], [n for _, n in self._pending]))
+        for outputs, targets, count in self._steps_of_metrics():
+            for name, metric in self.metrics.items():
+                with Running(f"metrics.{name}"):
+                    found = metric(outputs, targets)
+                total = per_sample(name, found, count).to(self._dtype).sum()
+                self._add(name, total, count)
         for name, logged in self._logged.items():
-            each = torch.stack([one.to(self._device) for one, _ in logged]).to(self._dtype)
-            counts = [count for _, count in logged]
-            of_each = weights
-            if len(counts) != len(self._counts):
-                of_each = torch.tensor(counts, dtype=self._dtype).to(self._device)
-            sums, samples = self._logged_sums, self._logged_samples
-            sums[name] = sums.get(name, 0.0) + (each * of_each).sum()
-            samples[name] = samples.get(name, 0) + sum(counts)
-        self._reduced_losses.append(losses)
-        self._reduced_counts.append(weights)
-        self._num_samples += sum(self._counts)
-        self._num_batches += len(self._counts)
+            self._add_up(name, self._stacked([one for one, _ in logged]), [n for _, n in logged])
         self._drop_pending()
 
-    def _pending(self) -> Iterator[tuple[Any, Any, int]]:
+    def _stacked(self, values: Sequence[Tensor]) -> Tensor:
+        return torch.stack([one.to(self._device) for one in values]).to(self._dtype)
+
+    def _add_up(self, name: str, values: Tensor, counts: Sequence[int]) -> Tensor:
+        """Each value counts as often as its step has samples; returns how often, on the device."""
+        weights = torch.tensor(counts, dtype=self._dtype).to(self._device, non_blocking=True)
+        self._add(name, (values * weights).sum(), sum(counts))
+        return weights
+
+    def _add(self, name: str, total: Tensor, count: int) -> None:
+        self._sums[name] = self._sums[name] + total if name in self._sums else total
+        self._samples[name] = self._samples.get(name, 0) + count
+
+    def _steps_of_metrics(self) -> Iterator[tuple[Any, Any, int]]:
         """Outputs, targets and samples of the steps: together where that gives the same, else of each."""
-        versions = [_version(one) for one in self._outputs if isinstance(one, Tensor)]
-        if self._versions != versions[: len(self._versions)]:
-            raise WorkloadError(
-                "model: a later step overwrote the outputs of an earlier one; return a copy"
-            )
-        apart = list(zip(self._outputs, self._targets, self._counts, strict=True))
-        if len(apart) == 1 or not self._is_joined(apart):
-            yield from apart
+        for outputs, _, _, version in self._outputs:
+            if isinstance(outputs, Tensor) and _version(outputs) != version:
+                raise WorkloadError(
+                    "model: a later step overwrote the outputs of an earlier one; return a copy"
+                )
+        apart = [one[:3] for one in self._outputs]
+        if len(apart) > 1 and self._is_joined(apart):
+            outputs, targets, counts = zip(*apart, strict=True)
+            yield torch.cat(outputs), torch.cat(targets), sum(counts)
         else:
-            yield torch.cat(self._outputs), torch.cat(self._targets), sum(self._counts)
+            yield from apart
 
     def _is_joined(self, apart: Sequence[tuple[Any, Any, int]]) -> bool:
         """Whether metrics of some steps' outputs, one below the other, are those of each step: not where
@@ -212,12 +196,10 @@ class Meter:
         return self._joins
 
     def _drop_pending(self) -> None:
-        self._losses: list[Tensor] = []
-        self._outputs: list[Any] = []
-        self._versions: list[int] = []
-        self._targets: list[Any] = []
+        self._pending: list[tuple[Tensor, int]] = []
+        self._outputs: list[tuple[Any, Any, int, int]] = []
+        """With their targets, samples and version."""
         self._logged: dict[str, list[tuple[Tensor, int]]] = {}
-        self._counts: list[int] = []
         self._pending_bytes = 0
 
 

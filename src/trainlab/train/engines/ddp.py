@@ -79,14 +79,14 @@ class SharedMeter(Meter):
 
     def means(self) -> Means:
         self._reduce()
-        counts = torch.cat(self._reduced_counts)
-        weighted = torch.cat(self._reduced_losses) * counts
-        every = torch.cat([self._sums, weighted, counts])
+        counts = torch.cat(self._counts)
+        sums, weighted = torch.stack(list(self._sums.values())), torch.cat(self._losses) * counts
+        every = torch.cat([sums, weighted, counts])
         distributed.all_reduce(every)
-        num_sums, num_steps = len(self._sums), len(counts)
-        self._sums, weighted, counts = every.split([num_sums, num_steps, num_steps])
-        self._reduced_losses, self._reduced_counts = [weighted / counts], [counts]
-        self._num_samples = int(counts.sum())
+        sums, weighted, counts = every.split([len(sums), len(counts), len(counts)])
+        self._sums = dict(zip(self._sums, sums, strict=True))
+        self._samples = dict.fromkeys(self._sums, int(counts.sum()))
+        self._losses, self._counts = [weighted / counts], [counts]
         return super().means()
 
 
