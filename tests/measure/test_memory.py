@@ -16,7 +16,7 @@ from trainlab.record.cost_record import MemoryRecord, Mode
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
-from trainlab.train.seeds import data_order, seeded
+from trainlab.train.seeds import seeded
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
@@ -145,9 +145,7 @@ def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup)
     def losses(setup: HomedSetup) -> list[float]:
         step = make_training_step(setup, Moments([]))
         with seeded(1, "after"):
-            return [
-                step(rows)[0].item() for rows in setup.train_batches.rows(data_order(1, 1, 103))
-            ]
+            return [step(rows)[0].item() for rows in setup.train_batches.epoch(1, 1)]
 
     watched, plain = make_setup(), make_setup()
     measure_memory(watched, CostSpec(mode=mode))
@@ -181,7 +179,7 @@ def test_the_peak_of_a_gpu_is_the_allocators(make_setup: MakeSetup) -> None:
     setup = make_setup(workload=workload, device="cuda", data="bundled", batch_size=256)
     record = measure_memory(setup, TRAIN)
     step = make_training_step(setup, Moments([]))
-    rows = setup.train_batches.rows(data_order(1, 1, 6000))
+    rows = setup.train_batches.epoch(1, 1)
     torch.cuda.reset_peak_memory_stats()
     step(rows[0])
     by_hand = torch.cuda.max_memory_allocated()

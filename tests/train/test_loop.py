@@ -131,15 +131,15 @@ def test_batch_sizes_share_initial_weights_and_data_order(make_setup: MakeSetup)
     for a, b in zip(small.model.parameters(), large.model.parameters(), strict=True):
         assert torch.equal(a, b)
     order = data_order(1, 1, 103)
-    assert torch.equal(torch.cat(small.train_batches.rows(order)), order)
-    assert torch.equal(torch.cat(large.train_batches.rows(order)), order)
+    assert torch.equal(torch.cat(small.train_batches.epoch(1, 1)), order)
+    assert torch.equal(torch.cat(large.train_batches.epoch(1, 1)), order)
 
 
 def test_every_sample_is_used_once_an_epoch_and_the_last_batch_may_be_smaller(
     make_setup: MakeSetup,
 ) -> None:
     batches = make_setup(batch_size=10).train_batches
-    rows = batches.rows(data_order(1, 1, 103))
+    rows = batches.epoch(1, 1)
     assert [len(r) for r in rows] == [10] * 10 + [3]
     assert len(batches) == 11
     assert torch.equal(torch.cat(rows).sort().values, torch.arange(103))

@@ -25,19 +25,13 @@ def test_every_batch_comes_once_and_in_order() -> None:
     assert not stream.has(pieces[0])
 
 
-def test_an_epoch_that_is_given_up_leaves_no_thread_behind() -> None:
-    pieces = torch.arange(1000).split(10)
-    stream = Stream(stored(1000), pieces, CPU)
-    stream.take()
-    stream.close()
-    assert not stream._thread.is_alive()
-
-
-def test_no_more_is_gathered_than_is_soon_needed() -> None:
+def test_no_more_is_gathered_than_is_soon_needed_and_an_epoch_can_be_given_up() -> None:
     stream = Stream(stored(1000), torch.arange(1000).split(10), CPU)
     stream.take()
-    assert stream._ready.maxsize == AHEAD
+    assert len(stream._coming) == AHEAD
     stream.close()
+    (thread,) = stream._thread._threads
+    assert not thread.is_alive()
 
 
 def test_a_fault_while_gathering_is_raised_where_the_batch_is_waited_for() -> None:
@@ -62,7 +56,7 @@ def test_streamed_data_gives_the_same_losses(make_setup: MakeSetup) -> None:
 def test_rows_that_were_not_announced_are_gathered_on_the_spot(make_setup: MakeSetup) -> None:
     batches = make_setup().split_batches
     batches.resident = False
-    announced = batches.rows(torch.arange(batches.num_samples))
+    announced = batches.epoch(1, 1)
     other = torch.tensor([5, 3])
     assert torch.equal(batches.gather(other)[1], batches.gather(torch.tensor([5, 3]))[1])
     assert len(batches.gather(announced[0])[0]) == len(announced[0])

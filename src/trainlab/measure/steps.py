@@ -12,6 +12,7 @@ from trainlab.data.nesting import count_of
 from trainlab.errors import DeviceError
 from trainlab.machine.device import synchronize
 from trainlab.train.callbacks import GRAINS, Instrument, Moments
+from trainlab.train.dataloading import make_batches
 from trainlab.train.engines import engine_for
 from trainlab.train.engines.ddp import stepping_together
 from trainlab.train.engines.engine import Update
@@ -44,7 +45,9 @@ class Steps:
             self.one_pass = iter(first)
             self.last = None if batches.rank.of > 1 or batches.is_full(first[-1]) else first[-1]
         else:
-            self.batches = batches = setup.test_batches.resized(setup.settings.batch_size)
+            self.batches = batches = make_batches(
+                setup.dataset.test, setup.settings.batch_size, setup.device
+            )
             passes = (batches.in_order() for _ in count(1))
             num_full = batches.num_full
             self.endless = (one for once in passes for one in once if count_of(one) == num_full)

@@ -1,11 +1,10 @@
 """Rank: one of the processes of a trial, which samples of a batch it takes, and what they count."""
 
-import queue
-import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
-from copy import copy
-from typing import Any, Self
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,83 +55,52 @@ class Stream:
 
     def __init__(self, stored: TensorPair, pieces: Sequence[Tensor], device: torch.device) -> None:
         """`pieces` are the rows of each batch."""
-        self._stored, self._pieces, self._device = stored, pieces, device
-        self._ready: queue.Queue[TensorPair | BaseException] = queue.Queue(AHEAD)
-        self._is_wanted = True
-        self._next = 0
-        self._copies = _copies(device)
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._stored, self._device, self._pieces = stored, device, iter(pieces)
+        # There is nothing to overlap with on the host.
+        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._thread = ThreadPoolExecutor(1)
+        self._coming: deque[tuple[Tensor, Future[TensorPair]]] = deque()
+        for _ in range(AHEAD):
+            self._gather_next()
 
     def has(self, rows: Tensor) -> bool:
         """Whether these are the rows of the batch that comes next."""
-        return self._next < len(self._pieces) and self._pieces[self._next] is rows
+        return bool(self._coming) and self._coming[0][0] is rows
 
     def take(self) -> TensorPair:
         """The next batch, on the device; what is queued there after this waits until it has come."""
-        self._next += 1
-        item = self._ready.get()
-        if isinstance(item, BaseException):
-            raise item
+        _, gathered = self._coming.popleft()
+        self._gather_next()
+        batch = gathered.result()
         if self._copies is not None:
             current = torch.cuda.current_stream(self._device)
             current.wait_stream(self._copies)
-            for tensor in item:
+            for tensor in batch:
                 tensor.record_stream(current)
-        return item
+        return batch
 
     def close(self) -> None:
         """Lets go of an epoch that has ended or is given up."""
-        self._is_wanted = False
-        while self._thread.is_alive():
-            try:
-                self._ready.get(timeout=0.01)
-            except queue.Empty:
-                continue
+        self._thread.shutdown(cancel_futures=True)
 
-    def _work(self) -> None:
-        try:
-            for batch in self._gathered():
-                if not self._is_wanted:
-                    return
-                self._ready.put(batch)
-        except BaseException as error:  # noqa: BLE001  raised where the batch is waited for
-            self._ready.put(error)
+    def _gather_next(self) -> None:
+        rows = next(self._pieces, None)
+        if rows is not None:
+            self._coming.append((rows, self._thread.submit(self._gathered, rows)))
 
-    def _gathered(self) -> Iterator[TensorPair]:
-        slots: list[tuple[TensorPair, torch.cuda.Event] | None] = [None] * AHEAD
-        for number, rows in enumerate(self._pieces):
-            if self._copies is None:
-                inputs, targets = (tensor.index_select(0, rows) for tensor in self._stored)
-                yield inputs.to(self._device), targets.to(self._device)
-                continue
-            slot = slots[number % AHEAD]
-            if slot is not None:
-                slot[1].synchronize()  # its last copy has been made
-            host = self._into(None if slot is None else slot[0], rows)
-            with torch.cuda.stream(self._copies):
-                moved = tuple(tensor.to(self._device, non_blocking=True) for tensor in host)
-                done = torch.cuda.Event()
-                done.record(self._copies)
-            slots[number % AHEAD] = (host, done)
-            yield moved[0], moved[1]
+    def _gathered(self, rows: Tensor) -> TensorPair:
+        inputs, targets = self._stored
+        if self._copies is None:
+            return tuple(one.index_select(0, rows).to(self._device) for one in (inputs, targets))  # type: ignore[return-value]
+        with torch.cuda.stream(self._copies):
+            return self._copied(inputs, rows), self._copied(targets, rows)
 
-    def _into(self, host: TensorPair | None, rows: Tensor) -> TensorPair:
-        """The rows in pinned memory; in that of an earlier batch where it has the size."""
-        if host is None or len(host[0]) != len(rows):
-            host = tuple(  # type: ignore[assignment]
-                torch.empty(len(rows), *tensor.shape[1:], dtype=tensor.dtype, pin_memory=True)
-                for tensor in self._stored
-            )
-            assert host is not None
-        for tensor, out in zip(self._stored, host, strict=True):
-            torch.index_select(tensor, 0, rows, out=out)
-        return host
-
-
-def _copies(device: torch.device) -> torch.cuda.Stream | None:
-    """The stream that copies; None where there is nothing to overlap with."""
-    return torch.cuda.Stream(device) if device.type == "cuda" else None
+    def _copied(self, stored: Tensor, rows: Tensor) -> Tensor:
+        """Through pinned memory, which torch uses again once the copy has been made."""
+        shape = len(rows), *stored.shape[1:]
+        pinned = torch.empty(shape, dtype=stored.dtype, pin_memory=True)
+        torch.index_select(stored, 0, rows, out=pinned)
+        return pinned.to(self._device, non_blocking=True)
 
 
 # What an engine asks of the batches of a split.
@@ -175,12 +143,6 @@ class Batches(ABC):
         """Samples seen once so many updates are done, counted over all epochs."""
         epochs, steps = divmod(step, len(self))
         return epochs * self.num_samples + steps * self.batch_size
-
-    def resized(self, batch_size: int) -> Self:
-        """The same samples, where they lie, cut into batches of another size."""
-        other = copy(self)
-        other.batch_size = batch_size
-        return other
 
     @abstractmethod
     def epoch(self, seed: int, number: int, first: int = 0) -> Sequence[Piece]:
@@ -267,9 +229,7 @@ class SplitBatches(Batches):
         """`rank`: the process that takes its share of every batch, where there are several."""
         free = free_bytes(device)
         self.resident = free is None or split.num_bytes <= free * SHARE_OF_FREE_MEMORY
-        self.device = device
-        self.batch_size = batch_size
-        self.num_stored, self._drop_last = len(split), drop_last
+        self.device, self.batch_size, self.num_stored = device, batch_size, len(split)
         self.num_samples = kept_samples(len(split), batch_size, drop_last=drop_last)
         self.rank = rank or Rank()
         self._data_device = device if self.resident else torch.device("cpu")
@@ -277,30 +237,20 @@ class SplitBatches(Batches):
         self._inputs, self._targets = placed.inputs, placed.targets
         self._ahead: Stream | None = None
 
-    def resized(self, batch_size: int) -> "SplitBatches":
-        other = super().resized(batch_size)
-        other._ahead = None
-        other.num_samples = kept_samples(self.num_stored, batch_size, drop_last=self._drop_last)
-        return other
-
     def epoch(self, seed: int, number: int, first: int = 0) -> tuple[Tensor, ...]:
-        return self.rows(self.order(seed, number), first)
+        """Batches that must be moved are gathered ahead from here on, in this order."""
+        order = self.order(seed, number).to(self._data_device)
+        batches = torch.split(order, self.batch_size)[first:]
+        pieces = tuple(self.rank.share_of(batch) for batch in batches)
+        if self._ahead is not None:
+            self._ahead.close()
+        stored = self._inputs, self._targets
+        self._ahead = None if self.resident else Stream(stored, pieces, self.device)
+        return pieces
 
     def order(self, seed: int, number: int) -> Tensor:
         """The row numbers of an epoch."""
         return data_order(seed, number, self.num_stored)[: self.num_samples]
-
-    def rows(self, order: Tensor, first: int = 0) -> tuple[Tensor, ...]:
-        """An epoch's order, cut into the row numbers of each batch, from the `first` on. Batches that must
-        be moved are gathered ahead from here on, in this order."""
-        batches = torch.split(order.to(self._data_device), self.batch_size)[first:]
-        pieces = tuple(self.rank.share_of(batch) for batch in batches)
-        if self._ahead is not None:
-            self._ahead.close()
-        self._ahead = None
-        if not self.resident:
-            self._ahead = Stream((self._inputs, self._targets), pieces, self.device)
-        return pieces
 
     def first_rows(self) -> Tensor:
         """The row numbers of a full batch as stored, this process's share of it; nothing is gathered
@@ -320,10 +270,7 @@ class SplitBatches(Batches):
         return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
 
     def move(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        if self.resident or batch[0].device == self.device:
-            return batch
-        moved: tuple[Tensor, Tensor] = super().move(batch)
-        return moved
+        return batch if self.resident else super().move(batch)
 
     def in_order(self) -> Iterator[tuple[Tensor, Tensor]]:
         stored = (one[: self.num_samples] for one in (self._inputs, self._targets))
@@ -349,18 +296,11 @@ class AccumulatedBatches(Batches):
     def __init__(self, each: Batches, per_update: int) -> None:
         self.each, self._per_update = each, per_update
         self.device, self.rank, self.resident = each.device, each.rank, each.resident
-        self.is_cut, self.num_stored, self.num_samples = (
-            each.is_cut,
-            each.num_stored,
-            each.num_samples,
-        )
-        self.batch_size = each.batch_size * per_update
+        self.is_cut, self.batch_size = each.is_cut, each.batch_size * per_update
+        self.num_stored, self.num_samples = each.num_stored, each.num_samples
 
     def __len__(self) -> int:
         return -(-len(self.each) // self._per_update)
-
-    def resized(self, batch_size: int) -> "AccumulatedBatches":
-        return AccumulatedBatches(self.each.resized(batch_size), self._per_update)
 
     def epoch(self, seed: int, number: int, first: int = 0) -> Sequence[Piece]:
         pieces, size = self.each.epoch(seed, number, first * self._per_update), self._per_update
@@ -368,9 +308,6 @@ class AccumulatedBatches(Batches):
 
     def gather(self, piece: Piece) -> Batch:
         return [self.each.gather(one) for one in piece]
-
-    def move(self, batch: Batch) -> Batch:
-        return [self.each.move(one) for one in batch]
 
     def is_full(self, piece: Piece) -> bool:
         return len(piece) == self._per_update and self.each.is_full(piece[-1])
