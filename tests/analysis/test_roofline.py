@@ -3,11 +3,13 @@ from typing import Any
 import pytest
 from test_measured_parts import LAYERS, cost, row
 
+from trainlab.analysis.layers import layer_table
 from trainlab.analysis.measurement import Measurement, summarise
-from trainlab.analysis.roofline import counts_optimizer, limiting_precision, roofline, step_roofline
+from trainlab.analysis.roofline import limiting_precision, roofline, step_roofline
 from trainlab.errors import RecordError
 from trainlab.record.cost_record import LayerRow, LimitsRecord, WorkRecord
 from trainlab.record.trial_record import TrialRecord
+from trainlab.words import Words
 
 
 def machine_of(**flops_per_s: float) -> LimitsRecord:
@@ -119,8 +121,14 @@ def test_the_optimizers_work_is_part_of_the_step() -> None:
     found = step_roofline(step)
     assert found is not None
     assert (found.memory_share, found.near) == (pytest.approx(0.75), "memory")
-    assert counts_optimizer(step)
-    assert not counts_optimizer(gpu_step(LINEAR))
+
+
+def test_layers_share_the_bare_step_and_the_last_row_is_what_none_accounts_for() -> None:
+    table = layer_table(gpu_step(LINEAR), Words("en"))
+    texts = {row.entries[0].text: [entry.text for entry in row.entries[1:]] for row in table.rows}
+    # 40 of 100 µs of the forward pass, which takes a second where it is not watched.
+    assert texts["fc"] == ["Linear", "2x3", "", "0.0001", "400", "0", "40.0%", "compute 75%"]
+    assert list(texts.values())[-1] == ["", "", "", "", "600", "0", "60.0%", ""]
 
 
 def test_a_precision_that_was_not_measured_is_told() -> None:

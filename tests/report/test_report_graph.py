@@ -8,7 +8,7 @@ from rich_run import rich_run, row, run_data, section_of
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Drawing, Paragraph, Table
-from trainlab.analysis.network import BOX_H, BOX_W, Network, draw, network
+from trainlab.analysis.network import BOX_H, BOX_W, Node, draw, network
 from trainlab.record.cost_record import LayerRow, NetworkRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
@@ -16,7 +16,7 @@ from trainlab.report.pdf import FULL_WIDTH
 from trainlab.words import Words
 
 
-def made(rows: list[LayerRow]) -> Network:
+def made(rows: list[LayerRow]) -> list[Node]:
     return network(rows, [0.3 / len(rows)] * len(rows))
 
 
@@ -28,9 +28,9 @@ def boxes(svg: str) -> list[tuple[float, float]]:
 
 def test_a_chain_keeps_its_order_and_its_shares() -> None:
     graph = made([row("a", [-1]), row("b", [0]), row("c", [1])])
-    assert [node.name for node in graph.nodes] == ["a", "b", "c"]
-    assert [node.inputs for node in graph.nodes] == [(-1,), (0,), (1,)]
-    assert [node.share for node in graph.nodes] == pytest.approx([0.1] * 3)
+    assert [node.name for node in graph] == ["a", "b", "c"]
+    assert [node.inputs for node in graph] == [(-1,), (0,), (1,)]
+    assert [node.share for node in graph] == pytest.approx([0.1] * 3)
 
 
 def test_branches_stand_side_by_side_and_no_box_covers_another() -> None:
@@ -50,19 +50,17 @@ def test_a_hundred_layers_are_drawn_by_block() -> None:
         for part in ("conv1", "bn1", "conv2", "bn2"):
             rows.append(row(f"blocks.{block}.{part}", [len(rows) - 1]))
     graph = made(rows)
-    assert graph.is_collapsed
-    assert [node.name for node in graph.nodes] == ["stem", *(f"blocks.{n}" for n in range(25))]
-    assert sum(node.num_parameters for node in graph.nodes) == 101 * 1056
-    assert sum(node.num_calls for node in graph.nodes) == 101
-    assert sum(node.share or 0.0 for node in graph.nodes) == pytest.approx(0.3)
+    assert [node.name for node in graph] == ["stem", *(f"blocks.{n}" for n in range(25))]
+    assert sum(node.num_parameters for node in graph) == 101 * 1056
+    assert sum(node.num_calls for node in graph) == 101
+    assert sum(node.share or 0.0 for node in graph) == pytest.approx(0.3)
     assert len(boxes(draw(graph, Words("en")))) == 26
 
 
 def test_a_flat_chain_of_many_layers_still_fits() -> None:
     graph = made([row(str(n), [n - 1]) for n in range(300)])
-    assert graph.is_collapsed
-    assert len(graph.nodes) <= 60
-    assert all(max(node.inputs) < number for number, node in enumerate(graph.nodes))
+    assert len(graph) <= 60
+    assert all(max(node.inputs) < number for number, node in enumerate(graph))
 
 
 def test_names_are_text_whatever_they_hold() -> None:

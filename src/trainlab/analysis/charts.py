@@ -20,7 +20,7 @@ from trainlab.spec import Cell
 from trainlab.spec.study import level_text
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
-from trainlab.words.numbers import MIB, figure, is_share, percent
+from trainlab.words.numbers import figure, is_share, percent
 
 Spec = dict[str, Any]
 VEGA_LITE = "6.4"
@@ -285,8 +285,8 @@ def cost_values(evidence: Evidence, quantity: str) -> CellValues | None:
         if quantity in COSTS:
             cost: Estimate = getattr(one.summary, quantity)
             values.append(CellValue(cell, mode, cost.value, cost.low, cost.high))
-        elif one.memory is not None:
-            values.append(CellValue(cell, mode, one.memory.peak_bytes / MIB))
+        elif one.peak_mib is not None:
+            values.append(CellValue(cell, mode, one.peak_mib))
     return _first_cells(quantity, values)
 
 

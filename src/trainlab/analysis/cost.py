@@ -41,7 +41,6 @@ from trainlab.analysis.tables import (
     value,
 )
 from trainlab.spec import CostSpec
-from trainlab.stats.contrasts import Floats
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
@@ -78,9 +77,11 @@ def ratios_between(
     process as they come."""
     if not pairs:
         return ()
+    # Each row's figures moved to the left.
     sides = [figures_of(side) for side in zip(*pairs, strict=True)]
+    known = [row[np.isfinite(row)] for side in sides for row in side]
     width = max(side.shape[1] for side in sides)
-    figures = np.vstack([_packed(side, width) for side in sides])
+    figures = np.array([np.pad(r, (0, width - len(r)), constant_values=math.nan) for r in known])
     runs = [rows for run in (first, second) if (rows := _rows(run, mode))]
     excesses = [excess_variance(figures_of(rows), measured_twice(rows)) for rows in runs]
     return compare_costs(
@@ -98,23 +99,8 @@ def noise_ratio(evidence: Evidence, mode: str) -> float | None:
     return ratio_twice(figures_of(rows), measured_twice(rows))
 
 
-def cells_twice(evidence: Evidence, mode: str) -> list[str]:
-    """The cells that were measured twice."""
-    rows = _rows(evidence, mode)
-    return list(dict.fromkeys(rows[second].trial.cell for _, second in measured_twice(rows)))
-
-
 def _rows(evidence: Evidence, mode: str) -> list[Measurement]:
     return [measurement for measurement in evidence.measured if measurement.summary.mode == mode]
-
-
-def _packed(figures: Floats, width: int) -> Floats:
-    """Each row's figures moved to the left."""
-    packed = np.full((len(figures), width), math.nan)
-    for row, values in enumerate(figures):
-        known = values[np.isfinite(values)]
-        packed[row, : len(known)] = known
-    return packed
 
 
 def _cost_text(one: Finding, words: Words) -> str:
@@ -139,16 +125,8 @@ def _change_of_time(one: Finding, words: Words) -> dict[str, object]:
     if one.ratio <= 1:
         key, times, interval = "time_faster", 1 / times, interval and interval.inverse
     within = one.interval_text(words, interval=interval)
-    text = words(key, times=figure(times), share=percent(one.ratio), within=within)
-    return {"change_of_time": text}
-
-
-def _change_of_memory(one: Finding, words: Words) -> dict[str, object]:
-    return {"memory": memory(one.mib_a, one.mib_b)}
-
-
-def _log_ratio(one: Finding) -> float:
-    return abs(math.log(one.ratio))
+    shown = {"times": figure(times), "share": percent(one.ratio), "within": within}
+    return {"change_of_time": words(key, **shown)}
 
 
 def _unstable_text(one: Finding, words: Words) -> str:
@@ -164,10 +142,9 @@ def _unstable_text(one: Finding, words: Words) -> str:
 
 
 def _slow_text(one: Finding, words: Words) -> str:
-    text = one.fill(words, "slow_trial")
-    if one.others_cores is None or one.stolen_cores is None:
-        return text
-    return words.sentences(text, one.fill(words, "slow_trial_load"))
+    knows_load = one.others_cores is not None and one.stolen_cores is not None
+    keys = ("slow_trial", "slow_trial_load") if knows_load else ("slow_trial",)
+    return words.sentences(*(one.fill(words, key) for key in keys))
 
 
 COST = Kind(
@@ -177,7 +154,7 @@ COST = Kind(
     "cost",
     statement=_cost_text,
     phrases=_change_of_time,
-    weight=_log_ratio,
+    weight=lambda one: abs(math.log(one.ratio)),
     repeats_row=lambda one: one.verdict != "cannot tell",
 )
 """What a change of one factor does to the time per sample; `noise` is how many times as long a cell takes
@@ -187,8 +164,8 @@ MEMORY = Kind(
     "factors",
     13,
     text="memory_change",
-    phrases=_change_of_memory,
-    weight=_log_ratio,
+    phrases=lambda one, words: {"memory": memory(one.mib_a, one.mib_b)},
+    weight=lambda one: abs(math.log(one.ratio)),
     repeats_row=lambda one: True,
 )
 """What a change of one factor does to peak memory."""
@@ -220,8 +197,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
             yield _time(*one, comparison, noise)
         yield from parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
         for pair, first, second in measured:
-            if first.memory is not None and second.memory is not None:
-                a, b = first.memory.peak_bytes, second.memory.peak_bytes
+            if first.peak_mib is not None and second.peak_mib is not None:
                 yield MEMORY(
                     subject=f"{mode}/peak_bytes",
                     factor=pair.factor,
@@ -229,9 +205,9 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
                     cells=pair.ids,
                     n=1,
                     confounds=trial_confounds(first.trial, second.trial, pair.factors),
-                    mib_a=a / MIB,
-                    mib_b=b / MIB,
-                    ratio=b / a,
+                    mib_a=first.peak_mib,
+                    mib_b=second.peak_mib,
+                    ratio=second.peak_mib / first.peak_mib,
                 )
         yield from _uncompared(evidence, pairs, mode)
         for series in batch_series(evidence, mode):
@@ -350,9 +326,6 @@ def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
 def cost_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's cost by mode, from bare processes, with the interval of repeats."""
 
-    def peak_mib(measurement: Measurement) -> float | None:
-        return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
-
     # Where several batches make an update, a step is that.
     does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
     does = does or any(one.accumulates for one in evidence.measured)
@@ -367,7 +340,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
         value(words("epoch_s"), lambda m: m.summary.epoch_s.value if m.knows_epochs else None),
         value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
-        value(words("peak_mib"), peak_mib),
+        value(words("peak_mib"), lambda m: m.peak_mib),
     ]
     caption, measured = words("cost_table"), evidence.measured
     return table_of(caption, fields, measured, note, cell=_cell, is_sortable=True)

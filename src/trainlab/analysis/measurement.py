@@ -20,6 +20,7 @@ from trainlab.record.cost_record import (
 from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.contrasts import Floats
 from trainlab.stats.cost_ratio import Pair, levels
+from trainlab.words.numbers import MIB
 
 MODES = ("train", "inference")
 STEP_LIMIT = 0.10
@@ -136,18 +137,20 @@ class Measurement:
         return not self.is_of_script or "train_samples" in self.trial.resolved
 
     @property
+    def peak_mib(self) -> float | None:
+        """The most memory that a step takes; None where it was not measured."""
+        return None if self.memory is None else self.memory.peak_bytes / MIB
+
+    @property
     def device(self) -> str:
         """Its name, or its kind where it has none."""
         resolved = self.trial.resolved
         return str(resolved.get("device_name", resolved.get("device", "")))
 
-    def cost_of(self, trial_id: str) -> CostRecord | None:
-        """The raw record of one of its timed trials."""
-        return dict(zip(self.processes, self.costs, strict=True)).get(trial_id)
-
-    def step_ms_of(self, trial_id: str) -> float:
-        """The step of one of its timed trials."""
-        return dict(zip(self.processes, self.process_ms, strict=True))[trial_id]
+    def process(self, trial_id: str) -> tuple[CostRecord, float] | None:
+        """The raw record and the step of one of its timed trials; None for another trial."""
+        timed = zip(self.costs, self.process_ms, strict=True)
+        return dict(zip(self.processes, timed, strict=True)).get(trial_id)
 
 
 def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
@@ -165,11 +168,7 @@ def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
 
 def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> CostSummary:
     """One sample per process, its step as its bench gives it; intervals are over processes."""
-
-    def quantile(share: float) -> float:
-        return statistics.median(_quantile(record.step_ms, share) for record in records)
-
-    first = records[0]
+    first, ordered = records[0], [sorted(record.step_ms) for record in records]
     step = repeat_interval(process_ms)
     per_sample = step.times(1e3 / first.batch_size)
     epochs_s = [epoch_s_of(r, ms) for r, ms in zip(records, process_ms, strict=True)]
@@ -183,9 +182,12 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
         num_turns=sum(len(record.turns) for record in records),
         num_set_aside=sum(len(r.turns) - len(r.quiet_turns()) for r in records if r.turns),
         step_ms=step,
-        low_step_ms=quantile(0.1),
-        p95_step_ms=quantile(0.95),
-        spread=statistics.median(_relative_iqr(record.step_ms) for record in records),
+        low_step_ms=statistics.median(_quantile(steps, 0.1) for steps in ordered),
+        p95_step_ms=statistics.median(_quantile(steps, 0.95) for steps in ordered),
+        spread=statistics.median(
+            (_quantile(steps, 0.75) - _quantile(steps, 0.25)) / statistics.median(steps)
+            for steps in ordered
+        ),
         sample_us=per_sample,
         epoch_s=step.times(statistics.geometric_mean(epochs_s) / step.value),
         samples_per_s=Estimate(1e6 / per_sample.value, low, high),
@@ -229,19 +231,8 @@ def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
     return {name: ms / total_ms * step_ms for name, ms in marked_ms.items()}
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
+def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def _relative_iqr(steps_ms: Sequence[float]) -> float:
-    return (_quantile(steps_ms, 0.75) - _quantile(steps_ms, 0.25)) / statistics.median(steps_ms)
-
-
-def _drift(steps_ms: Sequence[float]) -> float:
-    """The median of the last third of the steps over that of the first third, less 1."""
-    third = max(1, len(steps_ms) // 3)
-    return statistics.median(steps_ms[-third:]) / statistics.median(steps_ms[:third]) - 1
 
 
 def _instability(
@@ -261,7 +252,10 @@ def _reasons(
         yield "stolen", stolen
     if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
         yield "others_busy", others
-    if abs(drift := max((_drift(record.step_ms) for record in records), key=abs)) > DRIFT_LIMIT:
+    # The last third of the steps beside the first.
+    thirds = [(r.step_ms, max(1, len(r.step_ms) // 3)) for r in records]
+    drifts = [statistics.median(s[-n:]) / statistics.median(s[:n]) - 1 for s, n in thirds]
+    if abs(drift := max(drifts, key=abs)) > DRIFT_LIMIT:
         yield "steps_drift", drift
     yield "processes_differ", max(process_ms) / min(process_ms) - 1
 

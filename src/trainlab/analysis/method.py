@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.cost import cells_twice, noise_ratio, warning_table
+from trainlab.analysis.cost import noise_ratio, warning_table
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import RunData, confounds_text, num_seeds
@@ -169,8 +169,9 @@ def _cost_texts(data: RunData, words: Words) -> Iterator[str]:
     )
     for mode in MODES:
         if (ratio := noise_ratio(data.evidence, mode)) is not None:
-            cells, shown = words.listed(cells_twice(data.evidence, mode)), figure(ratio, 4)
-            yield words("method_noise", step=words.step(mode), cells=cells, ratio=shown)
+            twice = (m for m in data.evidence.measured if m.trial.again and m.summary.mode == mode)
+            cells = words.listed(dict.fromkeys(m.trial.cell for m in twice))
+            yield words("method_noise", step=words.step(mode), cells=cells, ratio=figure(ratio, 4))
 
 
 def _range(values: Iterable[int], words: Words) -> str:

@@ -9,12 +9,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from itertools import cycle, pairwise, takewhile
-from typing import Any
+from itertools import accumulate, cycle, groupby, pairwise, takewhile
+from typing import Any, NamedTuple
 
 from trainlab.analysis.document import Drawing, Paragraph, Section, Table
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.layers import call_table, layer_table, layer_times
+from trainlab.analysis.layers import call_name, call_table, layer_table, layer_times
 from trainlab.analysis.measurement import MODES
 from trainlab.record.cost_record import CallRow
 from trainlab.words import Words
@@ -34,6 +34,15 @@ LANE, AISLE = 56, 34
 NAME, SMALL = 13, 12
 """Sizes of letters: printed across a page they must still be read."""
 MARGIN = 10
+FILLS = {
+    "ink": "#1c2430",
+    "faint": "#566070",
+    "batch": "#eef1f5",
+    "box": "#ffffff",
+    "track": "#e4e8ee",
+    "share": "#3b82c4",
+}
+"""By the class that a page's style may override."""
 FONT = "Trainlab Report, Trainlab Sans SC, Noto Sans SC, Noto Sans CJK SC, sans-serif"
 
 
@@ -50,14 +59,6 @@ class Node:
     inputs: tuple[int, ...]
     """The boxes whose output it takes, by number; BATCH for the batch."""
     num_calls: int = 1
-
-
-@dataclass(frozen=True)
-class Network:
-    """The boxes in the order of the calls."""
-
-    nodes: tuple[Node, ...]
-    is_collapsed: bool
 
 
 def network_section(data: RunData, words: Words) -> Section | None:
@@ -77,57 +78,54 @@ def network_section(data: RunData, words: Words) -> Section | None:
     for cell in (one.id for one in data.evidence.cells):
         for learned in data.evidence.learned.get(cell, {}).values():
             if (record := learned.read_network()) is not None:
-                graph, table = network(record.rows), call_table(record, cell, words)
+                nodes, table = network(record.rows), call_table(record, cell, words)
                 where = words("network_shapes", batch=record.batch_size)
-                return _section(record.rows, graph, where, "network_note_plain", table, words)
+                return _section(record.rows, nodes, where, "network_note_plain", table, words)
     return None
 
 
 def _section(
-    rows: Sequence[CallRow], graph: Network, where: str, note: str, table: Table, words: Words
+    rows: Sequence[CallRow],
+    nodes: Sequence[Node],
+    where: str,
+    note: str,
+    table: Table,
+    words: Words,
 ) -> Section:
     num_parameters = sum(row.num_parameters for row in rows)
     counts: dict[str, Any] = {"number": len(rows), "parameters": f"{num_parameters:,}"}
     drawing = Drawing(
         id="flow",
         caption=words("network_caption"),
-        alt=words("network_alt", **counts, chain=" → ".join(node.name for node in graph.nodes)),
-        svg=draw(graph, words),
-        note=words.sentences(words(note), *[words("network_collapsed")] * graph.is_collapsed),
+        alt=words("network_alt", **counts, chain=" → ".join(node.name for node in nodes)),
+        svg=draw(nodes, words),
+        note=words.sentences(words(note), *[words("network_collapsed")] * (len(nodes) < len(rows))),
     )
     intro = Paragraph(words("network_intro", **counts) + where)
     return Section("network", words("network"), (intro, drawing, table))
 
 
-def network(
-    rows: Sequence[CallRow], shares: Sequence[float] | None = None, most: int = MOST_BOXES
-) -> Network:
-    """The calls of a step as boxes, at most so many; `shares` of the step where they are known."""
-    known = [None] * len(rows) if shares is None else shares
-    nodes = [_node(row, share) for row, share in zip(rows, known, strict=True)]
-    if len(nodes) <= most:
-        return Network(tuple(nodes), False)
-    groupings = _groupings([row.name for row in rows], most)
-    blocks = next(blocks for blocks in groupings if len(set(blocks)) <= most)
-    return Network(tuple(_merged(nodes, blocks)), True)
+def network(rows: Sequence[CallRow], shares: Sequence[float] | None = None) -> list[Node]:
+    """The calls of a step as boxes, at most MOST_BOXES; `shares` of the step where they are known."""
+    nodes = []
+    known: Sequence[float | None] = shares or [None] * len(rows)
+    for row, share in zip(rows, known, strict=True):
+        inputs = tuple(dict.fromkeys(row.inputs))
+        if row.phase == "loss" and len(inputs) > 1:
+            # The labels go straight from the batch to the loss: a line across the whole picture says
+            # nothing.
+            inputs = tuple(number for number in inputs if number != BATCH)
+        shape = " ".join("x".join(map(str, shape)) or "1" for shape in row.output_shapes[:2])
+        kind = row.type if row.type != row.name else ""
+        nodes.append(Node(call_name(row), kind, shape, row.num_parameters, share, inputs))
+    if len(nodes) <= MOST_BOXES:
+        return nodes
+    groupings = _groupings([row.name for row in rows])
+    blocks = next(blocks for blocks in groupings if len(set(blocks)) <= MOST_BOXES)
+    return list(_merged(nodes, blocks))
 
 
-def _node(row: CallRow, share: float | None) -> Node:
-    inputs = tuple(dict.fromkeys(row.inputs))
-    if row.phase == "loss" and len(inputs) > 1:
-        # The labels go straight from the batch to the loss: a line across the whole picture says nothing.
-        inputs = tuple(number for number in inputs if number != BATCH)
-    return Node(
-        name=row.name + (f" ({row.call})" if row.call > 1 else ""),
-        type=row.type if row.type != row.name else "",
-        shape=" ".join("x".join(map(str, shape)) or "1" for shape in row.output_shapes[:2]),
-        num_parameters=row.num_parameters,
-        share=share,
-        inputs=inputs,
-    )
-
-
-def _groupings(names: Sequence[str], most: int) -> Iterator[list[int]]:
+def _groupings(names: Sequence[str]) -> Iterator[list[int]]:
     """Ways to put neighbours together: a block's number for every call; the finest first, the last fits."""
     paths = [name.split(".") for name in names]
     for depth in range(max(map(len, paths)) - 1, 0, -1):
@@ -138,27 +136,29 @@ def _groupings(names: Sequence[str], most: int) -> Iterator[list[int]]:
             if blocks[number] is None and blocks[number - 1] == after:
                 blocks[number] = after
         # The same number for neighbours of one block; a call by itself has its own.
-        numbers = [0]
-        for before, block in pairwise(blocks):
-            numbers.append(numbers[-1] + (block is None or block != before))
-        yield numbers
-    size = math.ceil(len(names) / most)
+        starts = (block is None or block != before for before, block in pairwise(blocks))
+        yield list(accumulate(starts, initial=0))
+    size = math.ceil(len(names) / MOST_BOXES)
     yield [number // size for number in range(len(names))]
 
 
 def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
     """One box per block; only neighbours share one, so that data still flows forward."""
-    for block in range(blocks[-1] + 1):
-        group = [node for node, number in zip(nodes, blocks, strict=True) if number == block]
+    for block, members in groupby(zip(nodes, blocks, strict=True), key=lambda pair: pair[1]):
+        group = [node for node, _ in members]
         sources = (source for node in group for source in node.inputs)
         inputs = dict.fromkeys(BATCH if source == BATCH else blocks[source] for source in sources)
-        inputs.pop(block, None)
-        merged = replace(group[-1], inputs=tuple(inputs))
+        merged = replace(group[-1], inputs=tuple(one for one in inputs if one != block))
         if len(group) > 1:
+            # The dotted path that the calls share; the first and the last call where they share none.
+            names = [node.name for node in group]
+            paths = [name.split(".") for name in names if "." in name]
+            by_depth = zip(names[0].split(".")[:-1], *paths, strict=False)
+            shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, by_depth)]
             shares = [node.share for node in group if node.share is not None]
             merged = replace(
                 merged,
-                name=_block_name([node.name for node in group]),
+                name=".".join(shared) or f"{names[0]} … {names[-1]}",
                 type=", ".join(dict.fromkeys(node.type or node.name for node in group)),
                 num_parameters=sum(node.num_parameters for node in group),
                 share=sum(shares) if shares else None,
@@ -167,16 +167,7 @@ def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
         yield merged
 
 
-def _block_name(names: Sequence[str]) -> str:
-    """The dotted path that the calls share; the first and the last call where they share none."""
-    paths = [name.split(".") for name in names if "." in name]
-    by_depth = zip(names[0].split(".")[:-1], *paths, strict=False)
-    shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, by_depth)]
-    return ".".join(shared) or f"{names[0]} … {names[-1]}"
-
-
-@dataclass(frozen=True)
-class BoxPlace:
+class BoxPlace(NamedTuple):
     """The upper left corner of a box, its column and its rank from the top of the flow."""
 
     x: float
@@ -185,23 +176,28 @@ class BoxPlace:
     rank: int
 
 
-def draw(graph: Network, words: Words) -> str:
+def draw(nodes: Sequence[Node], words: Words) -> str:
     """SVG with its colours as attributes, which a page's style may override by class."""
-    places, width = _layout(graph.nodes)
+    places, width = _layout(nodes)
+    batch = places[0]
+    middle, foot = batch.x + BOX_W / 2, batch.y + BOX_H - 15
     height = max(place.y for place in places) + BOX_H + MARGIN
-    largest_share = max((node.share or 0.0 for node in graph.nodes), default=0.0)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}" font-family="{FONT}" class="graph">',
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z" fill="#7f8792"/>'
-        "</marker></defs>",
-        *_edges(graph.nodes, places),
-        _batch(places[0], words),
-    ]
-    for node, place in zip(graph.nodes, places[1:], strict=True):
-        parts += _box(node, place, largest_share, words)
-    return "".join([*parts, "</svg>"])
+    largest_share = max((node.share or 0.0 for node in nodes), default=0.0)
+    boxes = zip(nodes, places[1:], strict=True)
+    return "".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
+            f'width="{width:g}" height="{height:g}" font-family="{FONT}" class="graph">',
+            '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            'markerHeight="7" orient="auto"><path class="arrow" d="M0 0L8 4L0 8z" fill="#7f8792"/>'
+            "</marker></defs>",
+            *_edges(nodes, places),
+            _rect("batch", middle - 50, foot - 15, 100, 30, 15, "#7f8792"),
+            _text("ink", middle, foot + 4, 12, words("network_input"), "middle"),
+            *(_box(node, place, largest_share, words) for node, place in boxes),
+            "</svg>",
+        ]
+    )
 
 
 def _layout(nodes: Sequence[Node]) -> tuple[list[BoxPlace], float]:
@@ -251,56 +247,31 @@ def _edges(nodes: Sequence[Node], places: Sequence[BoxPlace]) -> Iterator[str]:
         column_ends[place.column] = max(column_ends[place.column], place.x + BOX_W)
     lanes = cycle(range(4))
     for node, target in zip(nodes, places[1:], strict=True):
-        for number in node.inputs:
-            source = places[number + 1]
+        for source in (places[number + 1] for number in node.inputs):
+            x, y, end_x, end_y = source.x, source.y + BOX_H, target.x, target.y - 1
             if source.column != target.column:
-                path = _across(source, target)
+                # To another column: out at the right, in at the left.
+                x, y, end_x, end_y = x + BOX_W, y - BOX_H / 2, end_x - 1, target.y + BOX_H / 2
+                bend = min(60.0, max(24.0, (end_x - x) / 2))
+                curve = f"C{x + bend:g} {y:g} {end_x - bend:g} {end_y:g} {end_x:g} {end_y:g}"
             elif target.rank - source.rank == 1:
-                path = _down(source, target)
+                x, end_x, half = x + BOX_W / 2, end_x + BOX_W / 2, (y + end_y) / 2
+                curve = f"C{x:g} {half:g} {end_x:g} {half:g} {end_x:g} {end_y:g}"
+                curve = f"V{end_y:g}" if x == end_x else curve
             else:
+                # Along a lane beside the column and through gaps, so that it never runs behind a box.
                 lane = next(lanes)
-                path = _around(source, target, column_ends[source.column] + 10 + 9 * lane, 2 * lane)
+                x, end_x = x + 0.8 * BOX_W, end_x + 0.8 * BOX_W
+                down, up = y + 6 + 2 * lane, end_y - 13 + 2 * lane
+                beside = column_ends[source.column] + 10 + 9 * lane
+                curve = f"V{down:g}H{beside:g}V{up:g}H{end_x:g}V{end_y:g}"
             yield (
-                f'<path class="edge" d="{path}" fill="none" stroke="#7f8792" stroke-width="1.4" '
-                'stroke-linejoin="round" marker-end="url(#arrow)"/>'
+                f'<path class="edge" d="M{x:g} {y:g}{curve}" fill="none" stroke="#7f8792" '
+                'stroke-width="1.4" stroke-linejoin="round" marker-end="url(#arrow)"/>'
             )
 
 
-def _down(source: BoxPlace, target: BoxPlace) -> str:
-    x, y = source.x + BOX_W / 2, source.y + BOX_H
-    end_x, end_y = target.x + BOX_W / 2, target.y - 1
-    if x == end_x:
-        return f"M{x:g} {y:g}V{end_y:g}"
-    middle = (y + end_y) / 2
-    return f"M{x:g} {y:g}C{x:g} {middle:g} {end_x:g} {middle:g} {end_x:g} {end_y:g}"
-
-
-def _around(source: BoxPlace, target: BoxPlace, lane_x: float, shift: float) -> str:
-    """Along a lane beside the column and through gaps between boxes, so that it never runs behind one."""
-    x, end_x = source.x + 0.8 * BOX_W, target.x + 0.8 * BOX_W
-    y, end_y = source.y + BOX_H, target.y - 1
-    return f"M{x:g} {y:g}V{y + 6 + shift:g}H{lane_x:g}V{end_y - 13 + shift:g}H{end_x:g}V{end_y:g}"
-
-
-def _across(source: BoxPlace, target: BoxPlace) -> str:
-    """To another column: out at the right, in at the left."""
-    x, y = source.x + BOX_W, source.y + BOX_H / 2
-    end_x, end_y = target.x - 1, target.y + BOX_H / 2
-    bend = min(60.0, max(24.0, (end_x - x) / 2))
-    return f"M{x:g} {y:g}C{x + bend:g} {y:g} {end_x - bend:g} {end_y:g} {end_x:g} {end_y:g}"
-
-
-def _batch(place: BoxPlace, words: Words) -> str:
-    x, y = place.x + BOX_W / 2, place.y + BOX_H - 15
-    return (
-        f'<rect class="batch" x="{x - 50:g}" y="{y - 15:g}" width="100" height="30" '
-        'rx="15" fill="#eef1f5" stroke="#7f8792"/>'
-        f'<text class="ink" x="{x:g}" y="{y + 4:g}" font-size="12" text-anchor="middle" '
-        f'fill="#1c2430">{escape(words("network_input"))}</text>'
-    )
-
-
-def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> Iterator[str]:
+def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> str:
     """A box, its texts, and where its time was measured, its share as a number and as a bar at its foot."""
     x, y = place.x, place.y if node.share is not None else place.y + 5
     facts = [words("num_calls", number=node.num_calls)] if node.num_calls > 1 else []
@@ -312,28 +283,43 @@ def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> Ite
     hover = f"{node.name} {node.type}".strip() + f": {details}" + (share and f", {share}")
     name = _fitting(node.name, NAME, BOX_W - 80)
     kind = _fitting(node.type, SMALL, BOX_W - 16 - (56 if share else 0) - _width(name, NAME))
-    yield (
-        f"<g><title>{escape(hover)}</title>"
-        f'<rect class="box" x="{x:g}" y="{place.y:g}" width="{BOX_W}" height="{BOX_H}" rx="7" '
-        'fill="#ffffff" stroke="#aab3bf"/>'
-        f'<text class="ink" x="{x + 9:g}" y="{y + 19:g}" font-size="{NAME}" font-weight="bold" '
-        f'fill="#1c2430">{escape(name)}'
-        f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" fill="#566070">'
-        f"{escape(kind)}</tspan></text>"
-        f'<text class="faint" x="{x + 9:g}" y="{y + 36:g}" font-size="{SMALL}" fill="#566070">'
-        f"{escape(_fitting(details, SMALL, BOX_W - 16))}</text>"
-    )
+    parts = [
+        f"<g><title>{escape(hover)}</title>",
+        _rect("box", x, place.y, BOX_W, BOX_H, 7, "#aab3bf"),
+        _text("ink", x + 9, y + 19, NAME, name, kind=kind),
+        _text("faint", x + 9, y + 36, SMALL, _fitting(details, SMALL, BOX_W - 16)),
+    ]
     if node.share is not None:
         bar = (BOX_W - 16) * (node.share / largest_share if largest_share else 0.0)
-        yield (
-            f'<text class="ink" x="{x + BOX_W - 8:g}" y="{y + 19:g}" font-size="{SMALL}" '
-            f'text-anchor="end" fill="#1c2430">{share}</text>'
-            f'<rect class="track" x="{x + 8:g}" y="{y + 43:g}" width="{BOX_W - 16}" height="5" '
-            'rx="2.5" fill="#e4e8ee"/>'
-            f'<rect class="share" x="{x + 8:g}" y="{y + 43:g}" width="{bar:.1f}" height="5" '
-            'rx="2.5" fill="#3b82c4"/>'
+        parts += [
+            _text("ink", x + BOX_W - 8, y + 19, SMALL, share, "end"),
+            _rect("track", x + 8, y + 43, BOX_W - 16, 5, 2.5),
+            _rect("share", x + 8, y + 43, f"{bar:.1f}", 5, 2.5),
+        ]
+    return "".join([*parts, "</g>"])
+
+
+def _rect(
+    look: str, x: float, y: float, width: float | str, height: int, r: float, stroke: str = ""
+) -> str:
+    outline = f' stroke="{stroke}"' if stroke else ""
+    place = f'x="{x:g}" y="{y:g}" width="{width}" height="{height}" rx="{r}"'
+    return f'<rect class="{look}" {place} fill="{FILLS[look]}"{outline}/>'
+
+
+def _text(
+    look: str, x: float, y: float, size: int, text: str, anchor: str = "", kind: str | None = None
+) -> str:
+    """A text; a heading, where the kind of what it names is given, which stands beside it."""
+    more, beside = f' text-anchor="{anchor}"' if anchor else "", ""
+    if kind is not None:
+        more = ' font-weight="bold"'
+        beside = (
+            f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" '
+            f'fill="{FILLS["faint"]}">{escape(kind)}</tspan>'
         )
-    yield "</g>"
+    place = f'x="{x:g}" y="{y:g}" font-size="{size}"{more} fill="{FILLS[look]}"'
+    return f'<text class="{look}" {place}>{escape(text)}{beside}</text>'
 
 
 def _width(text: str, size: float) -> float:

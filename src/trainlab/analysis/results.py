@@ -19,7 +19,6 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.settings import scalar_of
 from trainlab.spec.study import level_text
-from trainlab.words.numbers import MIB
 
 UNITS = {
     "total_s": "s",
@@ -199,11 +198,10 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
     measurement = measurement or evidence.measurement(trial.cell, mode, trained=is_trained)
     if measurement is None:
         return
-    if trial.watch == "layers" and measurement.memory is not None:
-        yield "peak_mib", measurement.memory.peak_bytes / MIB
-    record = measurement.cost_of(trial.id)
-    if record is not None:
-        step = measurement.step_ms_of(trial.id)
+    if trial.watch == "layers" and measurement.peak_mib is not None:
+        yield "peak_mib", measurement.peak_mib
+    if (process := measurement.process(trial.id)) is not None:
+        record, step = process
         yield "step_ms", step
         yield "sample_us", step * 1e3 / record.batch_size
         if measurement.knows_epochs:

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from trainlab.analysis.document import Paragraph, Section, Table
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.document import Paragraph, Section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.tables import Field, name, share, table_of, value
@@ -59,12 +58,6 @@ def layer_roofline(measurement: Measurement, row: LayerRow, time_ms: float) -> R
     return _of_work(measurement, [_flops_by_kind(row)], _num_bytes(row), time_ms)
 
 
-def counts_optimizer(measurement: Measurement) -> bool:
-    """Whether the whole step's work includes the optimizer's; older records have none of it."""
-    record = measurement.layers
-    return record is not None and (record.mode == "inference" or record.optimizer is not None)
-
-
 def roofline(
     flops: Mapping[str, float], num_bytes: float, time_s: float, limits: LimitsRecord
 ) -> Roofline:
@@ -102,10 +95,7 @@ def limiting_precision(
 
 
 def _of_work(
-    measurement: Measurement,
-    kinds: Sequence[Mapping[str, int]],
-    num_bytes: int,
-    time_ms: float,
+    measurement: Measurement, kinds: Sequence[Mapping[str, int]], num_bytes: int, time_ms: float
 ) -> Roofline | None:
     limits, trial = measurement.limits, measurement.trial
     if limits is None or time_ms <= 0:
@@ -135,24 +125,17 @@ def _num_bytes(row: LayerRow) -> int:
 
 def limits_section(data: RunData, words: Words) -> Section | None:
     """How near each step came to what its machine can do; None where no limits were measured."""
-    table = _limits_table(data.evidence, words)
-    if table is None:
-        return None
-    return Section("hardware", words("hardware"), (Paragraph(words("hardware_intro")), table))
-
-
-def _limits_table(evidence: Evidence, words: Words) -> Table | None:
-    rows: list[tuple[Measurement, Roofline]] = [
-        (measurement, found)
-        for mode in MODES
-        for measurement in evidence.measured_in(mode)
-        if measurement.layers is not None and measurement.layers.rows
-        if (found := step_roofline(measurement))
-    ]
+    rows: list[tuple[Measurement, Roofline]] = []
+    notes = [words("limits_note")]
+    for measurement in (one for mode in MODES for one in data.evidence.measured_in(mode)):
+        layers, found = measurement.layers, step_roofline(measurement)
+        if layers is not None and layers.rows and found is not None:
+            rows.append((measurement, found))
+            if layers.mode == "train" and layers.optimizer is None:
+                # An older record has nothing of the optimizer's work.
+                notes[0] = words("limits_note_layers")
     if not rows:
         return None
-    counted = all(counts_optimizer(measurement) for measurement, _ in rows)
-    notes = [words("limits_note" if counted else "limits_note_layers")]
     if any("+" in one.precision for _, one in rows):
         notes.append(words("limits_kinds"))
     if any(one.memory_share > 1 for _, one in rows):
@@ -168,11 +151,8 @@ def _limits_table(evidence: Evidence, words: Words) -> Table | None:
         value(words("of_best_memory"), lambda row: share(row[1].memory_share)),
         name(words("near"), lambda row: words(f"near_{row[1].near}")),
     ]
-    return table_of(
-        words("limits_table"),
-        fields,
-        rows,
-        words.sentences(*notes),
-        cell=lambda row: row[0].trial.cell,
-        is_sortable=True,
+    caption, note = words("limits_table"), words.sentences(*notes)
+    table = table_of(
+        caption, fields, rows, note, cell=lambda row: row[0].trial.cell, is_sortable=True
     )
+    return Section("hardware", words("hardware"), (Paragraph(words("hardware_intro")), table))

@@ -76,10 +76,11 @@ def settings_of(trial: TrialRecord) -> dict[str, Any]:
 
 def _process(evidence: Evidence, trial_id: str) -> dict[str, float]:
     """What the process of a trial recorded beside the median step; nothing where it timed no steps."""
-    records = (measurement.cost_of(trial_id) for measurement in evidence.measured)
-    record = next((one for one in records if one is not None), None)
-    if record is None:
+    processes = (measurement.process(trial_id) for measurement in evidence.measured)
+    process = next((one for one in processes if one is not None), None)
+    if process is None:
         return {}
+    record, _ = process
     first = {"first_step_ms": record.warmup_ms[0]} if record.warmup_ms else {}
     medians = {f"{name}_ms": statistics.median(ms) for name, ms in record.phases_ms.items()}
     return {"num_steps": len(record.step_ms), **first, **medians}

@@ -14,7 +14,7 @@ from trainlab.analysis.overview import data_of
 from trainlab.analysis.tables import name, table_of, value
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
-from trainlab.words.numbers import MIB, figure, is_share, metric_value
+from trainlab.words.numbers import figure, is_share, metric_value
 
 TABLES, DOCUMENT = "tables.tex", "document.tex"
 PREAMBLE = r"""\documentclass{article}
@@ -130,9 +130,6 @@ def _learn_table(evidence: Evidence, words: Words) -> Table:
 
 
 def _cost_table(measured: Sequence[Measurement], words: Words) -> Table:
-    def peak_mib(measurement: Measurement) -> float | None:
-        return None if measurement.memory is None else measurement.memory.peak_bytes / MIB
-
     return table_of(
         words("cost_table"),
         [
@@ -141,7 +138,7 @@ def _cost_table(measured: Sequence[Measurement], words: Words) -> Table:
             value(words("step_ms"), lambda m: Entry(_cost_text(m.summary.step_ms))),
             value(words("sample_us"), lambda m: Entry(_cost_text(m.summary.sample_us))),
             value(words("epoch_s"), lambda m: Entry(_cost_text(m.summary.epoch_s))),
-            value(words("peak_mib"), peak_mib),
+            value(words("peak_mib"), lambda m: m.peak_mib),
         ],
         [m for m in measured if not m.trial.again],
         words("latex_cost_note"),
