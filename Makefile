@@ -27,7 +27,7 @@ $(VENV)/.made:
 
 # Installs go through the constraints file, always: it pins the torch we test with. Of its thousands of
 # modules only those that a lab imports are compiled, by importing them: that takes a third of the time.
-USED := torch._dynamo, torch.utils.tensorboard, pyarrow.parquet, scipy.stats, trainlab.execute.job, \
+USED := torch._dynamo, torch.utils.tensorboard, pyarrow.parquet, scipy.stats, trainlab.execute.worker, \
 	trainlab.cli.run_verbs, trainlab.cli.live_progress, trainlab.cli.run_summary, trainlab.lab, trainlab.report.writing
 
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt

@@ -15,8 +15,7 @@ from training import HomedSetup, MakeSetup, homed
 from trainlab.analysis.document import Document
 from trainlab.cli import call as call_trainlab
 from trainlab.data.dataset import Dataset, Split
-from trainlab.execute.executors import InlineExecutor, LocalExecutor, ProcessesExecutor
-from trainlab.execute.launch import Job, Launcher
+from trainlab.execute.executors import LocalExecutor
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.spec import settings_for
@@ -60,22 +59,15 @@ def _own_cache(
 def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, unless several jobs are asked for: starting processes takes longer than the
     trials of most tests. Processes are tested in `tests/execute`, with one server for all."""
-    executor_of = LocalExecutor._executor_of
-    prepare, launch = Launcher.prepare, Launcher.launch
+    learns_here = LocalExecutor._learns_here
 
-    def of_several(executor: LocalExecutor, workload: str) -> InlineExecutor | ProcessesExecutor:
-        has_several = executor._processes._asked not in ("auto", 1)
-        return executor_of(executor, workload) if has_several else executor._inline
+    def unless_several(executor: LocalExecutor, workload: str) -> bool:
+        is_own = executor._asked not in ("auto", 1) or not executor._packs
+        return learns_here(executor, workload) if is_own else True
 
-    def launch_with_one(launcher: Launcher, job: Job, log: Path) -> tuple[Any, Any]:
-        threads = None if job.threads == 1 else job.threads  # one is what the variable says
-        return launch(launcher, job.model_copy(update={"threads": threads}), log)
-
-    monkeypatch.setattr(LocalExecutor, "_executor_of", of_several)
+    monkeypatch.setattr(LocalExecutor, "_learns_here", unless_several)
     monkeypatch.setattr("trainlab.lab.driving.FORKED", ())
-    monkeypatch.setattr(Launcher, "prepare", lambda launcher, threads=None: prepare(launcher))
-    monkeypatch.setattr(Launcher, "launch", launch_with_one)
-    monkeypatch.setattr(Launcher, "close", lambda launcher: None)
+    monkeypatch.setattr("trainlab.execute.launch.close", lambda: None)
     monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: 0)
 
 

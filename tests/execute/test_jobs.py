@@ -20,9 +20,10 @@ def _four_vcpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 4)
 
 
-@pytest.mark.parametrize(
-    ("asked", "threads", "seeds", "on_cpu", "fit", "expected"),
-    [
+def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
+    tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked, threads, seeds, on_cpu, fit, expected in (
         ("auto", None, 2, True, 99, Jobs(4, 1)),
         ("auto", None, 1, True, 99, ONE_AT_A_TIME),
         ("auto", None, 2, False, 99, ONE_AT_A_TIME),
@@ -33,23 +34,13 @@ def _four_vcpus(monkeypatch: pytest.MonkeyPatch) -> None:
         (1, None, 2, True, 99, ONE_AT_A_TIME),
         (2, None, 2, True, 99, Jobs(2, 2, on_gpu=2)),
         (3, None, 1, False, 0, Jobs(3, 1, on_gpu=3)),
-    ],
-)
-def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
-    asked: int | str,
-    threads: int | None,
-    seeds: int,
-    on_cpu: bool,
-    fit: int,
-    expected: Jobs,
-    tiny_file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda: fit)
-    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=seeds, cost=CostSpec())
-    cell = study.settings.model_copy(update={"threads": threads})
-    study = study.model_copy(update={"settings": cell})
-    assert jobs_for(jobs_of(asked), study, plan(study), lambda _: on_cpu) == expected
+    ):
+        monkeypatch.setattr("trainlab.execute.jobs.copies_that_fit", lambda fit=fit: fit)
+        study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=seeds, cost=CostSpec())
+        settings = study.settings.model_copy(update={"threads": threads})
+        study = study.model_copy(update={"settings": settings})
+        found = jobs_for(jobs_of(asked), study, plan(study), lambda _, on_cpu=on_cpu: on_cpu)
+        assert found == expected, (asked, threads, seeds, on_cpu, fit)
 
 
 def test_jobs_that_cannot_be_had_are_refused_in_one_line(tiny_file: Path) -> None:

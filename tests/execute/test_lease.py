@@ -81,6 +81,28 @@ def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
         signal.signal(signal.SIGTERM, before)
 
 
+def test_a_driver_on_another_machine_is_watched_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "POLL_S", 0.02)
+    monkeypatch.setattr(lease, "WATCH_S", 0.1)
+    run, seen = RunFolder(tmp_path), list[str]()
+    with leased(run):
+        file = run.drivers_folder / "1.json"
+        other = read_unsealed(file) | {"machine": "elsewhere", "host": "far"}
+
+    def renew(driver: lease.Driver) -> None:
+        seen.append(driver.host)
+        file.write_text(json.dumps(other | {"renewals": 7, "has_ended": False}))
+
+    file.write_text(json.dumps(other | {"has_ended": False}))
+    with pytest.raises(RecordError, match=r"is being run by .* on far"):
+        leased(run, renew).__enter__()
+    with leased(run, lambda driver: seen.append(driver.host)):
+        assert holder_of(run) is not None
+    assert seen == ["far", "far"]
+
+
 def test_an_attempt_that_was_replaced_writes_nothing_more(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     trial = Trial(id="t", workload="tiny", seed=1, settings=settings_for({}, {}))

@@ -10,7 +10,7 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
-from trainlab.execute.executors import ProcessesExecutor
+from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import IsOver, start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
@@ -36,7 +36,7 @@ def run_groups(
     is_over: IsOver = never,
 ) -> None:
     groups = [group for group in groups_of(folder) if wanted(group)]
-    with closing(ProcessesExecutor(Loader())) as executor:
+    with closing(executor_for("processes", Loader())) as executor:
         executor.run(folder, groups, is_over)
 
 

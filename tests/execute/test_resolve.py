@@ -76,9 +76,8 @@ def test_a_bad_study_leaves_no_folder(tiny_file: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+def test_what_would_be_of_no_effect_is_refused_with_its_reason(study_of: Maker) -> None:
+    for given, told in (
         (
             {"spreads": {"foo": {"test/loss": 0.1}}},
             "spreads.foo: no such data; must be one of full",
@@ -99,12 +98,8 @@ def test_a_bad_study_leaves_no_folder(tiny_file: Path, tmp_path: Path) -> None:
             {"until_decided": True, "learn": False, "cost": CostSpec()},
             "until_decided: adds seeds to train with, but learn is false",
         ),
-    ],
-)
-def test_what_would_be_of_no_effect_is_refused_with_its_reason(
-    study_of: Maker, given: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(SpecError) as caught:
-        study_of(vary={"batch_size": (5, 20)}, **given)
-    assert len(caught.value.problems) == 1
-    assert caught.value.problems[0].startswith(f"s.toml: {told}")
+    ):
+        with pytest.raises(SpecError) as caught:
+            study_of(vary={"batch_size": (5, 20)}, **given)
+        (problem,) = caught.value.problems
+        assert problem.startswith(f"s.toml: {told}")

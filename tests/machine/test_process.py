@@ -1,19 +1,25 @@
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
 import trainlab
-from trainlab.machine import process_state as process
-from trainlab.machine.process_state import flushes_denormals, keeps_freed_memory
+from trainlab.machine import process_state
 from trainlab.workloads.workload import Workload
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two threads need two CPUs")
-def test_a_run_leaves_the_process_as_it_found_it(tiny: Workload, tmp_path, monkeypatch) -> None:
-    released = []
-    monkeypatch.setattr(process, "release_freed_memory", lambda: released.append(True))
-    before = keeps_freed_memory()
+def test_a_run_leaves_the_process_as_it_found_it(
+    tiny: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def noted(*, keep: bool = True) -> None:
+        asked.append(keep)
+
+    monkeypatch.setattr(process_state, "keep_freed_memory", noted)
+    monkeypatch.setattr(process_state, "_keeps_memory", False)
     torch.set_default_dtype(torch.float64)
     try:
         trainlab.run(tiny, out=tmp_path / "r", device="cpu", threads=2, epochs=1)
@@ -21,5 +27,6 @@ def test_a_run_leaves_the_process_as_it_found_it(tiny: Workload, tmp_path, monke
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.get_num_threads() == 1
-    assert not flushes_denormals()
-    assert bool(released) is (keeps_freed_memory() and not before)
+    assert not process_state.flushes_denormals()
+    assert asked[0]
+    assert not asked[-1]

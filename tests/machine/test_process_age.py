@@ -21,5 +21,3 @@ def test_a_process_began_when_it_was_started() -> None:
     after_s = time.monotonic()
     began_s = float(done.stdout)
     assert before_s - 0.03 < began_s < after_s
-    # Starting Python is not what took the time: the script imports a package first.
-    assert began_s < before_s + 0.75 * (after_s - before_s)

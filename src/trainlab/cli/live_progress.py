@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import islice
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -28,13 +27,12 @@ from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
-    Onlooker,
+    RunProgress,
     end_text,
     fitted,
     group_label,
     metric_texts,
     time_left_text,
-    trial_label,
 )
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
@@ -45,9 +43,8 @@ SILENCE_S = 3.0
 """After so long without a line one is printed."""
 LONG_RUN_SHARE = 0.01
 """In a long run, silence may last this share of the time elapsed, so that a log stays readable."""
-HEARTBEAT_POLL_S = 0.5
 POLL_S = 0.2
-"""Between two reads of the events."""
+"""Between two looks at what has happened."""
 WIDE = 100
 """Columns of a terminal from which on the bar is twice as long."""
 BESIDE_LABEL = 22
@@ -120,13 +117,13 @@ class Silence:
 
 
 @contextmanager
-def _repeating(act: Callable[[], None], pause_s: float) -> Iterator[None]:
+def _repeating(act: Callable[[], None]) -> Iterator[None]:
     """Acts again and again, in a thread of its own, as long as the block runs."""
     is_over = threading.Event()
 
     def repeat() -> None:
         with suppress(OSError):  # the terminal is gone; the trials go on
-            while not is_over.wait(pause_s):
+            while not is_over.wait(POLL_S):
                 act()
 
     thread = threading.Thread(target=repeat, daemon=True)
@@ -151,8 +148,7 @@ def showing_status(console: Console, activity: str, words: Words) -> Iterator[No
             seconds = f"{time.monotonic() - start_s:.0f}"
             say(console, words("heartbeat", activity=text, seconds=seconds))
 
-    is_terminal = console.is_terminal
-    with console.status(text) if is_terminal else _repeating(print_heartbeat, HEARTBEAT_POLL_S):
+    with console.status(text) if console.is_terminal else _repeating(print_heartbeat):
         yield
 
 
@@ -198,14 +194,12 @@ class StudyProgress:
 
     def __init__(self, console: Console, run: RunFolder, words: Words) -> None:
         self._console, self._run, self._words = console, run, words
-        self._onlooker = Onlooker(run)
-        trials = self._onlooker.trials.values()
-        self._is_study = len({trial.cell for trial in trials}) > 1
-        self._ended = {trial.id for trial in trials if trial.is_finished}
-        self._label = ""
+        self._progress = RunProgress(run)
+        self._is_study = self._progress.is_study
+        self._ended = {one.id for one in self._progress.trials.values() if one.is_finished}
+        self._label, self._metrics = "", list[str]()
         self._running: dict[tuple[str, ...], str] = {}
         """The groups that run, and what each is called."""
-        self._metrics: list[str] = []
         self._silence = Silence()
         bar_width = 16 if console.width >= WIDE else 8
         self._room = console.width - BESIDE_LABEL - bar_width
@@ -225,8 +219,8 @@ class StudyProgress:
         self._task = self._bar.add_task("", total=1.0, metrics="", left="", visible=False)
 
     def __enter__(self) -> "StudyProgress":
-        self._onlooker.learn_of_new(self._run.study().trials)
-        self._watching = _repeating(self._look, POLL_S)
+        self._progress.learn_of(self._run.study().trials)
+        self._watching = _repeating(self._look)
         self._watching.__enter__()
         return self
 
@@ -238,16 +232,13 @@ class StudyProgress:
         self._bar.stop()
 
     def _look(self) -> None:
-        for event in self._onlooker.new_events():
+        for event in self._progress.new_events():
             self._show(event)
-        done, left = self._onlooker.time_left.share_done(), self._time_left()
-        self._bar.update(self._task, completed=done, left=left)
+        left = time_left_text(self._progress.left_s(), self._words)
+        self._bar.update(self._task, completed=self._progress.share_done(), left=left)
         if not self._console.is_terminal and self._silence.is_too_long():
             parts = self._words.listed([*self._metrics, left])
             self._print(f"{self._label or self._words('starting')} … {parts}")
-
-    def _time_left(self) -> str:
-        return time_left_text(self._onlooker.time_left, self._words)
 
     def _show(self, event: Event) -> None:
         match event.kind:
@@ -257,7 +248,7 @@ class StudyProgress:
             case "group_begins":
                 self._running[event.trials] = self._count() + self._name(event.trials)
                 self._show_running()
-                is_cost = self._onlooker.trials[event.trials[0]].kind == "cost"
+                is_cost = self._progress.trials[event.trials[0]].kind == "cost"
                 if is_cost and not self._console.is_terminal:
                     self._print(self._label)
             case "group_ends":
@@ -266,7 +257,7 @@ class StudyProgress:
                 self._running.pop(event.trials, None)
                 self._show_running()
             case "progress" | "epoch":
-                self._show_progress(event)
+                self._show_metrics(event)
                 if event.kind == "epoch":
                     self._print_epoch(event)
 
@@ -282,48 +273,39 @@ class StudyProgress:
 
     def _count(self, number: int | None = None) -> str:
         """So many trials of all; not given: those that have begun."""
-        time_left = self._onlooker.time_left
-        number, num_trials = number or time_left.number, time_left.num_trials
+        number, num_trials = number or self._progress.num_begun, len(self._progress.trials)
         return f"{number}/{num_trials} " if num_trials > 1 else ""
 
     def _name(self, trial_ids: tuple[str, ...]) -> str:
-        trials = [self._onlooker.trials[trial_id] for trial_id in trial_ids]
+        trials = [self._progress.trials[trial_id] for trial_id in trial_ids]
         return group_label(trials, self._words, is_study=self._is_study)
-
-    def _own_name(self, trial_id: str) -> str:
-        trial = self._onlooker.trials[trial_id]
-        return trial_label(trial, self._words, is_study=self._is_study)
 
     def _result_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""
         self._ended.add(trial_id)
-        return self._count(len(self._ended)) + self._own_name(trial_id)
+        return self._count(len(self._ended)) + self._name((trial_id,))
 
-    def _epoch_label(self, event: Event) -> str:
-        """The label of the group that a trial is in; of trials that train together the trial's own."""
-        label, trial_id = self._label, event.trials[0]
-        for ids, text in self._running.items():
-            if trial_id in ids:
-                is_own = len(ids) > 1 and self._onlooker.trials[trial_id].kind == "learn"
-                label = self._count() + self._own_name(trial_id) if is_own else text
-        return self._words("epoch_of", label=label, epoch=event.epoch, epochs=event.num_epochs)
-
-    def _show_progress(self, event: Event) -> None:
+    def _show_metrics(self, event: Event) -> None:
         if len(self._running) > 1:
             return  # the metrics of one of several would change places with those of another
-        train = ((n[6:], v) for n, v in event.metrics.items() if n.startswith("train/"))
-        self._metrics = metric_texts(dict(islice(train, 2)), self._words)
+        train = {n[6:]: v for n, v in event.metrics.items() if n.startswith("train/")}
+        self._metrics = metric_texts(train, self._words)[:2]
         several = (event.num_epochs or 1) > 1
-        own = self._words("epoch_of", label=self._label, epoch=event.epoch, epochs=event.num_epochs)
-        self._update_bar(own if several else self._label)
+        self._update_bar(self._epoch_label(self._label, event) if several else self._label)
+
+    def _epoch_label(self, label: str, event: Event) -> str:
+        return self._words("epoch_of", label=label, epoch=event.epoch, epochs=event.num_epochs)
 
     def _print_epoch(self, event: Event) -> None:
         """Of a study a line per trial; of a single cell a line per epoch, off a terminal only."""
         is_last = event.epoch == event.num_epochs
         if is_last if self._is_study else not self._console.is_terminal:
+            if self._is_study:
+                label = self._result_label(event.trials[0])
+            else:  # trials that train together go by their own names
+                own = self._running.get(event.trials, self._count() + self._name(event.trials))
+                label = self._epoch_label(own, event)
             metrics = {name: value for name, value in event.metrics.items() if "/" in name}
-            is_study, trial_id = self._is_study, event.trials[0]
-            label = self._result_label(trial_id) if is_study else self._epoch_label(event)
             texts = self._words.listed(metric_texts(metrics, self._words))
             seconds = f"{event.time_s:.1f}"
             self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
@@ -343,8 +325,7 @@ class StudyProgress:
 
     def _update_bar(self, label: str) -> None:
         label, metrics = fitted(label, self._metrics, self._room, self._words)
-        left = self._time_left()
-        self._bar.update(self._task, description=label, metrics=metrics, left=left, visible=True)
+        self._bar.update(self._task, description=label, metrics=metrics, visible=True)
 
     def _print(self, line: str) -> None:
         self._silence.restart()

@@ -93,18 +93,17 @@ class StatusVerb(Verb):
             return
         from trainlab.lab import open_run, run_progress
 
-        onlooker, console = run_progress.Onlooker(open_run(self.run)), Console()
+        progress, console = run_progress.RunProgress(open_run(self.run)), Console()
         if self.as_json:
-            print_json(run_progress.overview_json(onlooker.look(), str(self.run)))
+            print_json(run_progress.overview_json(progress.look(), str(self.run)))
             return
         is_live, due_s = self.watch and console.is_terminal, 0.0
         # One picture that changes; lines that are too long are broken, none is cut.
         live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
         with live if is_live else nullcontext():
             while True:
-                overview = onlooker.look()
-                lines = run_progress.overview_lines(overview, str(self.run), self.words)
-                text, goes_on = Text("\n".join(lines)), self.watch and overview.is_driven
+                lines = run_progress.overview_lines(progress.look(), str(self.run), self.words)
+                text, goes_on = Text("\n".join(lines)), self.watch and progress.is_driven
                 if is_live:
                     text.overflow = "fold"
                     live.update(text, refresh=True)
@@ -140,16 +139,16 @@ def _print_runs(words: Words, *, as_json: bool) -> None:
 def _listed(file: Path) -> dict[str, Any]:
     """A run as it is listed."""
     from trainlab.lab import open_run
-    from trainlab.lab.run_progress import Onlooker
+    from trainlab.lab.run_progress import RunProgress
 
     counts = {"num_finished": 0, "num_trials": 0, "num_failed": 0}
     try:
         run = open_run(file.parent)
-        overview, created = Onlooker(run).look(), run.study().created
-        state = "running" if overview.is_driven else "finished" if overview.is_finished else "left"
-        counts["num_finished"] = sum(trial.is_finished for trial in overview.trials)
-        counts["num_trials"] = len(overview.trials)
-        counts["num_failed"] = sum(trial.state == "failed" for trial in overview.trials)
+        progress, created = RunProgress(run), run.study().created
+        state = "running" if progress.is_driven else "finished" if progress.is_finished else "left"
+        counts["num_finished"] = sum(trial.is_finished for trial in progress.trials.values())
+        counts["num_trials"] = len(progress.trials)
+        counts["num_failed"] = progress.counts()["failed"]
     except TrainlabError:
         state, created = "damaged", datetime.fromtimestamp(file.stat().st_mtime).isoformat()
     return {"path": str(file.parent), "state": state, "created": created, **counts}

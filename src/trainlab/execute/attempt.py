@@ -15,16 +15,16 @@ from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.device import OUT_OF_MEMORY, is_out_of_memory
 from trainlab.record.cost_record import LoadRecord
-from trainlab.record.files import LineWriter, writing
+from trainlab.record.files import LineWriter, make_folder
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.schema import Note, note
 from trainlab.record.study_record import Event
-from trainlab.record.trial_record import DataRecord, Failure, State, TrialRecord
+from trainlab.record.trial_record import DataRecord, Failure, TrialRecord
 from trainlab.train.callbacks import Progress
 from trainlab.train.checkpoints import CheckpointedTrial
 from trainlab.train.setup import Setup
 from trainlab.watching.script_process import ScriptError
-from trainlab.workloads.user_code import mistake_in
+from trainlab.workloads.user_code import UserMistake, mistake_in
 
 
 class Attempt:
@@ -79,10 +79,6 @@ class Attempt:
         )
         self.folder.write(self._record)
 
-    def record_script(self, facts: Mapping[str, Any]) -> None:
-        """Records what a script was seen to use."""
-        self.engine_facts.update(facts)
-
     def checkpointed(self) -> CheckpointedTrial:
         """The trial as its checkpoints know it, once its set-up is recorded."""
         facts = self._record.model_dump(mode="json")["resolved"]
@@ -111,14 +107,15 @@ class Attempt:
     def interrupt(self) -> None:
         """Records that it was interrupted, where it has begun and not ended."""
         if self._is_open:
-            with self:
-                raise Interrupted
+            self._raised = self._raised or Interrupted()
             self.end()
 
     def _ended(self) -> TrialRecord:
-        progress = self.progress
+        progress, state = self.progress, self.progress.state
+        if self._raised is not None:
+            state = "interrupted" if self.is_interrupted else "failed"
         outcome = {
-            "state": self._state(),
+            "state": state,
             "resolved": self._record.resolved | self.engine_facts,
             "ended": _now(),
             "total_s": progress.total_s,
@@ -143,11 +140,6 @@ class Attempt:
         if isinstance(self._raised, Interrupted):
             raise self._raised
 
-    def _state(self) -> State:
-        if self._raised is None:
-            return self.progress.state
-        return "interrupted" if self.is_interrupted else "failed"
-
 
 @contextmanager
 def ending_together(attempts: Sequence[Attempt]) -> Iterator[None]:
@@ -169,13 +161,11 @@ def _failure(error: BaseException, place: str) -> Failure:
     where she makes the workload."""
     if isinstance(error, ScriptError):
         return error.failure
-    kind = OUT_OF_MEMORY if is_out_of_memory(error) else type(error).__name__
     mistake = mistake_in(error, place)
     if mistake is None:
-        message, trace = said_by(error), _traceback(error)
-        return Failure(kind=kind, message=_writable(message), traceback=_writable(trace))
+        mistake = UserMistake("", "", type(error).__name__, said_by(error), "")
     return Failure(
-        kind=OUT_OF_MEMORY if kind == OUT_OF_MEMORY else mistake.kind,
+        kind=OUT_OF_MEMORY if is_out_of_memory(error) else mistake.kind,
         message=_writable(mistake.message),
         traceback=_writable(mistake.trace or _traceback(error)),
         field=mistake.field,
@@ -188,8 +178,8 @@ def _writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _now(timespec: str = "seconds") -> str:
+    return datetime.now(UTC).isoformat(timespec=timespec)
 
 
 def _traceback(error: BaseException) -> str:
@@ -198,11 +188,8 @@ def _traceback(error: BaseException) -> str:
     return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
 
 
-# Writes what happens in a run to this process's own file of events in the run folder.
-
-
 class EventWriter:
-    """This process's file of events, created with the first event."""
+    """This process's file of what happens in a run, in the run folder; made with the first event."""
 
     def __init__(self, run: RunFolder) -> None:
         self._path = run.events_folder / f"{socket.gethostname()}-{os.getpid()}.jsonl"
@@ -211,11 +198,10 @@ class EventWriter:
     def write(self, event: Event) -> None:
         """Appends an event, with the time."""
         if self._lines is None:
-            with writing(self._path):
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             self._lines = LineWriter(self._path, append=True)
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self._lines.write({**event.model_dump(mode="json", exclude_defaults=True), "at": now})
+        content = event.model_dump(mode="json", exclude_defaults=True)
+        self._lines.write({**content, "at": _now("milliseconds")})
 
     def close(self) -> None:
         """Closes the file, if there is one."""

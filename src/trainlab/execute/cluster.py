@@ -38,8 +38,6 @@ from trainlab.record.files import replacing
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import Failure, State
 from trainlab.spec import Spec, Study, TrainSpec
-from trainlab.spec.facts import WorkloadFacts
-from trainlab.train.loader import Loader
 
 POLL_S = 0.5
 CANCELLED_S = 20.0
@@ -110,23 +108,20 @@ class Needs:
 class Request:
     """A share as the cluster gets it."""
 
+    share: Share
     file: Path
-    log: Path
     needs: Needs
+    tries: int
+    """How often it has been given to the cluster, this time included."""
 
-
-class Task(Protocol):
-    """A share that a cluster has taken."""
-
-    def has_ended(self) -> bool:
-        """However it ended: what came of it is in the run folder."""
-
-    def cancel(self) -> None:
-        """Asks it to close its records and end; returns at once."""
+    @property
+    def log(self) -> Path:
+        """What its node prints."""
+        return self.file.with_suffix(".log")
 
 
 class Cluster(Protocol):
-    """Starts tasks somewhere."""
+    """Starts tasks somewhere, each for a share; how a task is named is its own matter."""
 
     def ask(self, text: str, needs: Needs) -> str:
         """Gives the text to `trainlab.execute.node preflight` on a node; what that answers."""
@@ -134,19 +129,17 @@ class Cluster(Protocol):
     def num_slots(self, needs: Needs) -> int:
         """About how many tasks with these needs run at a time."""
 
-    def submit(self, requests: Sequence[Request]) -> Sequence[Task]:
+    def submit(self, requests: Sequence[Request]) -> Sequence[Any]:
         """A task for each."""
+
+    def has_ended(self, task: Any) -> bool:
+        """However it ended: what came of it is in the run folder."""
+
+    def cancel(self, task: Any) -> None:
+        """Asks it to close its records and end; returns at once."""
 
     def close(self) -> None:
         """Ends what it has started for this run."""
-
-
-@dataclass(frozen=True)
-class _Sent:
-    share: Share
-    task: Task
-    log: Path
-    tries: int
 
 
 class ClusterExecutor:
@@ -154,11 +147,7 @@ class ClusterExecutor:
 
     def __init__(self, cluster: Cluster, trial_timeout_s: float | None = None) -> None:
         self._cluster, self._numbers = cluster, count(1)
-        self._trial_timeout_s = trial_timeout_s
-        self._token = uuid.uuid4().hex[:8]
-
-    def facts(self, workload: str) -> WorkloadFacts:
-        return Loader().workload(workload).facts
+        self._trial_timeout_s, self._token = trial_timeout_s, uuid.uuid4().hex[:8]
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         path = _module_path()
@@ -170,15 +159,19 @@ class ClusterExecutor:
         return tuple(told["devices"])
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        waiting, sent = self._shares(run, groups), list[_Sent]()
+        waiting = [(share, 1) for share in self._shares(run, groups)]
+        sent: list[tuple[Request, Any]] = []
         try:
             while (waiting or sent) and not is_over():
-                ready = [share for share in waiting if _has_weights(run, share)]
-                waiting = [share for share in waiting if share not in ready]
-                sent += self._send(run, [(share, 1) for share in ready])
-                ended = [one for one in sent if one.task.has_ended()]
+                ready = [one for one in waiting if _has_weights(run, one[0])]
+                waiting = [one for one in waiting if one not in ready]
+                requests = [self._request(run, share, tries) for share, tries in ready]
+                tasks = self._cluster.submit(requests) if requests else ()
+                sent += zip(requests, tasks, strict=True)
+                ended = [one for one in sent if self._cluster.has_ended(one[1])]
                 sent = [one for one in sent if one not in ended]
-                sent += self._send(run, _lost(run, ended))
+                for request, _ in ended:
+                    waiting += _lost(run, request)
                 if not ended:
                     time.sleep(POLL_S)
         finally:
@@ -190,8 +183,15 @@ class ClusterExecutor:
     def _shares(self, run: RunFolder, groups: Sequence[Group]) -> list[Share]:
         """Groups that may run beside others are dealt out to some more shares than run at a time, as a node
         takes seconds to start. Those that may not are one: costs are compared on one machine only."""
-        alone = [group for group in groups if group.is_alone]
-        shares = [self._share(run, alone, None)] if alone else []
+        whole = Share(
+            run=str(run.path.resolve()),
+            groups=tuple(group for group in groups if group.is_alone),
+            threads=None,
+            trial_timeout_s=self._trial_timeout_s,
+            folder=str(Path.cwd()),
+            path=_module_path(),
+        )
+        shares = [whole] if whole.groups else []
         by_size: dict[tuple[int, int], list[Group]] = {}
         for group in groups:
             if not group.is_alone:
@@ -199,47 +199,30 @@ class ClusterExecutor:
         for (threads, _), some in by_size.items():
             needs = _needs(some, threads)
             number = min(len(some), SHARES_PER_SLOT * self._cluster.num_slots(needs))
-            shares += [self._share(run, some[first::number], threads) for first in range(number)]
+            shares += [
+                whole.model_copy(update={"groups": tuple(some[first::number]), "threads": threads})
+                for first in range(number)
+            ]
         return shares
 
-    def _share(self, run: RunFolder, groups: Sequence[Group], threads: int | None) -> Share:
-        return Share(
-            run=str(run.path.resolve()),
-            groups=tuple(groups),
-            threads=threads,
-            trial_timeout_s=self._trial_timeout_s,
-            folder=str(Path.cwd()),
-            path=_module_path(),
-        )
-
-    def _send(self, run: RunFolder, shares: Sequence[tuple[Share, int]]) -> list[_Sent]:
-        """Gives shares to the cluster; each with how often that has been tried, this time included."""
-        requests = [self._request(run, share) for share, _ in shares]
-        tasks = self._cluster.submit(requests) if requests else ()
-        return [
-            _Sent(share, task, request.log, tries)
-            for (share, tries), request, task in zip(shares, requests, tasks, strict=True)
-        ]
-
-    def _request(self, run: RunFolder, share: Share) -> Request:
+    def _request(self, run: RunFolder, share: Share, tries: int) -> Request:
         file = run.shares_folder / f"{self._token}-{next(self._numbers)}.json"
         file.parent.mkdir(exist_ok=True)
         with replacing(file) as part:
             part.write_text(share.model_dump_json())
-        needs = _needs(share.groups, share.threads)
-        return Request(file, file.with_suffix(".log"), needs)
+        return Request(share, file, _needs(share.groups, share.threads), tries)
 
-    def _end(self, run: RunFolder, sent: Sequence[_Sent]) -> None:
+    def _end(self, run: RunFolder, sent: Sequence[tuple[Request, Any]]) -> None:
         """Cancels what still runs, waits for its records, and writes those that it could not."""
-        for one in sent:
-            one.task.cancel()
+        left = [task for _, task in sent]
+        for task in left:
+            self._cluster.cancel(task)
         deadline_s = time.monotonic() + CANCELLED_S
-        left = list(sent)
         while left and time.monotonic() < deadline_s:
-            left = [one for one in left if not one.task.has_ended()]
+            left = [task for task in left if not self._cluster.has_ended(task)]
             time.sleep(POLL_S / 5)
-        for one in sent:
-            _record_left(run, one.share, ("running",), "interrupted", None)
+        for request, _ in sent:
+            _record_left(run, request.share, ("running",), "interrupted", None)
 
 
 def _has_weights(run: RunFolder, share: Share) -> bool:
@@ -248,29 +231,25 @@ def _has_weights(run: RunFolder, share: Share) -> bool:
     return all(run.trial(str(one)).read().state not in UNENDED for one in needed)
 
 
-def _lost(run: RunFolder, ended: Sequence[_Sent]) -> list[tuple[Share, int]]:
-    """What ended tasks have left undone and may be tried again; else it is recorded as failed."""
-    again: list[tuple[Share, int]] = []
-    for one in ended:
-        if left := one.share.left():
-            if one.tries < MOST_TRIES:
-                again.append((one.share.model_copy(update={"groups": left}), one.tries + 1))
-            else:
-                message = f"its task on the cluster was lost {one.tries} times"
-                failure = Failure(kind="TaskLost", message=message, traceback=tail_of(one.log))
-                _record_left(run, one.share, tuple(UNENDED), "failed", failure)
-    return again
+def _lost(run: RunFolder, ended: Request) -> list[tuple[Share, int]]:
+    """What an ended task has left undone and may be tried again; else it is recorded as failed."""
+    if not (left := ended.share.left()):
+        return []
+    if ended.tries < MOST_TRIES:
+        return [(ended.share.model_copy(update={"groups": left}), ended.tries + 1)]
+    message = f"its task on the cluster was lost {ended.tries} times"
+    failure = Failure(kind="TaskLost", message=message, traceback=tail_of(ended.log))
+    _record_left(run, ended.share, tuple(UNENDED), "failed", failure)
+    return []
 
 
 def _record_left(
     run: RunFolder, share: Share, states: Sequence[State], state: State, error: Failure | None
 ) -> None:
-    for group in share.groups:
-        for trial_id in group.ids:
-            folder = run.trial(trial_id)
-            record = folder.read()
-            if record.state in states:
-                folder.end(record.model_copy(update={"state": state, "error": error}))
+    for trial_id in (one for group in share.groups for one in group.ids):
+        folder = run.trial(trial_id)
+        if (record := folder.read()).state in states:
+            folder.end(record.model_copy(update={"state": state, "error": error}))
 
 
 def _module_path() -> tuple[str, ...]:
@@ -280,27 +259,9 @@ def _module_path() -> tuple[str, ...]:
 def _needs(asking: Sequence[Group | TrainSpec], threads: int | None) -> Needs:
     """Of what runs one after the other; no threads: a whole node."""
     processes = max(one.processes for one in asking)
-    wants_gpu = any(_wants_gpu(one.device) for one in asking)
+    wants_gpu = any(one.device == "auto" or one.device.startswith("cuda") for one in asking)
     cpus = None if threads is None else threads * processes
     return Needs(cpus, gpus=processes if wants_gpu else 0)
-
-
-def _wants_gpu(device: str) -> bool:
-    return device == "auto" or device.startswith("cuda")
-
-
-class RayTask:
-    """A task, by its reference."""
-
-    def __init__(self, ray: Any, reference: Any) -> None:
-        self._ray, self._reference = ray, reference
-
-    def has_ended(self) -> bool:
-        ended, _ = self._ray.wait([self._reference], timeout=0)
-        return bool(ended)
-
-    def cancel(self) -> None:
-        self._ray.cancel(self._reference)
 
 
 class RayCluster:
@@ -309,8 +270,10 @@ class RayCluster:
     def __init__(self, address: str) -> None:
         """`//HEAD:PORT` of a client's port, or an address that Ray knows; empty: started here."""
         address = f"ray:{address}" if address.startswith("//") else address
-        if not address:
-            _ask_for_a_token()
+        if not address and "ray" not in sys.modules and AUTH_VARIABLE not in os.environ:
+            # Read as Ray is imported: a cluster that is started here obeys only those who have the token,
+            # since Ray listens on all of a machine's addresses.
+            os.environ[AUTH_VARIABLE], os.environ[TOKEN_VARIABLE] = "token", secrets.token_hex(32)
         self._ray: Any = import_extra("ray", "--on ray", "ray")
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
@@ -318,39 +281,43 @@ class RayCluster:
         self._run = self._ray.remote(max_retries=0)(_run_node)
         self._ask = self._ray.remote(max_retries=0)(_ask_node)
 
+    def _connect(self, address: str) -> None:
+        where = (
+            {"address": address} if address else {"address": "local", "include_dashboard": False}
+        )
+        quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
+        try:
+            self._ray.init(**where, **quiet)
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            what = f"Ray at {address} does not answer" if address else "Ray does not start here"
+            raise SpecError([f"--on: {what}: {reason}"]) from error
+
     def ask(self, text: str, needs: Needs) -> str:
         answer: str = self._ray.get(self._ask.options(**self._options(needs)).remote(text))
         return answer
-
-    def submit(self, requests: Sequence[Request]) -> Sequence[Task]:
-        return [
-            RayTask(
-                self._ray,
-                self._run.options(**self._options(one.needs)).remote(str(one.file), str(one.log)),
-            )
-            for one in requests
-        ]
-
-    def close(self) -> None:
-        if self._is_ours:
-            self._ray.shutdown()
-
-    def _connect(self, address: str) -> None:
-        quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
-        try:
-            if address:
-                self._ray.init(address=address, **quiet)
-            else:
-                self._ray.init(address="local", include_dashboard=False, **quiet)
-        except Exception as error:
-            reason = str(error).strip().partition("\n")[0]
-            where = f"Ray at {address} does not answer" if address else "Ray does not start here"
-            raise SpecError([f"--on: {where}: {reason}"]) from error
 
     def num_slots(self, needs: Needs) -> int:
         wanted, total = self._options(needs), self._ray.cluster_resources()
         by_gpu = total["GPU"] / wanted["num_gpus"] if wanted["num_gpus"] else math.inf
         return max(1, int(min(total.get("CPU", 1.0) / wanted["num_cpus"], by_gpu)))
+
+    def submit(self, requests: Sequence[Request]) -> Sequence[Any]:
+        return [
+            self._run.options(**self._options(one.needs)).remote(str(one.file), str(one.log))
+            for one in requests
+        ]
+
+    def has_ended(self, task: Any) -> bool:
+        ended, _ = self._ray.wait([task], timeout=0)
+        return bool(ended)
+
+    def cancel(self, task: Any) -> None:
+        self._ray.cancel(task)
+
+    def close(self) -> None:
+        if self._is_ours:
+            self._ray.shutdown()
 
     def _options(self, needs: Needs) -> dict[str, float]:
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -358,13 +325,6 @@ class RayCluster:
         has_gpu = any(node.get("GPU", 0.0) for node in nodes)
         cpus = most if needs.cpus is None else min(float(needs.cpus), most)
         return {"num_cpus": cpus, "num_gpus": float(needs.gpus) if has_gpu else 0.0}
-
-
-def _ask_for_a_token() -> None:
-    """Before Ray is imported, which then reads it: a cluster that is started here obeys only those who have
-    the token, since Ray listens on all of a machine's addresses."""
-    if "ray" not in sys.modules and AUTH_VARIABLE not in os.environ:
-        os.environ[AUTH_VARIABLE], os.environ[TOKEN_VARIABLE] = "token", secrets.token_hex(32)
 
 
 def _run_node(share: str, log: str) -> int:
@@ -400,40 +360,6 @@ def _ask_node(text: str) -> str:
     return done.stdout
 
 
-class SlurmTask:
-    """One task of an array job, as `1234_5`."""
-
-    def __init__(self, queue: "_Queue", name: str) -> None:
-        self._queue, self._name = queue, name
-
-    def has_ended(self) -> bool:
-        return self._name not in self._queue.names()
-
-    def cancel(self) -> None:
-        _call("scancel", self._name)
-
-
-class _Queue:
-    """The tasks of our jobs that have not ended, looked up now and then."""
-
-    def __init__(self) -> None:
-        self.jobs: list[str] = []
-        self._names: set[str] = set()
-        self._next_look_s = 0.0
-
-    def add(self, job: str, names: Sequence[str]) -> None:
-        self.jobs.append(job)
-        self._names.update(names)
-        self._next_look_s = time.monotonic() + LOOK_EVERY_S
-
-    def names(self) -> set[str]:
-        if time.monotonic() >= self._next_look_s:
-            told = _call("squeue", "--me", "--noheader", "--array", "--format=%i")
-            self._names = set(told.split())
-            self._next_look_s = time.monotonic() + LOOK_EVERY_S
-        return self._names
-
-
 class SlurmCluster:
     """The cluster whose commands are on the path."""
 
@@ -442,23 +368,29 @@ class SlurmCluster:
         missing = [name for name in SLURM_COMMANDS if shutil.which(name) is None]
         if missing:
             raise SpecError([f"--on: slurm needs {missing[0]}, which is not on the path here"])
-        self._options, self._queue = slurm_options(options), _Queue()
+        self._options = slurm_options(options)
+        self._queue: set[str] = set()
+        """The tasks of this user that have not ended, as `1234_5`, looked up now and then."""
+        self._next_look_s = 0.0
 
     def ask(self, text: str, needs: Needs) -> str:
         words = [*self._words(needs), "--quiet", "--ntasks=1", sys.executable, *NODE, "preflight"]
         return _call("srun", *words, text=text)
 
-    def submit(self, requests: Sequence[Request]) -> Sequence[Task]:
-        found: dict[int, Task] = {}
-        by_needs: dict[Needs, list[int]] = {}
-        for place, request in enumerate(requests):
-            by_needs.setdefault(request.needs, []).append(place)
-        for needs, places in by_needs.items():
-            for first in range(0, len(places), MOST_IN_ARRAY):
-                some = places[first : first + MOST_IN_ARRAY]
-                tasks = self._submit_array([requests[place] for place in some], needs)
-                found |= zip(some, tasks, strict=True)
-        return [found[place] for place in range(len(requests))]
+    def submit(self, requests: Sequence[Request]) -> Sequence[str]:
+        found: dict[Path, str] = {}
+        by_needs: dict[Needs, list[Request]] = {}
+        for request in requests:
+            by_needs.setdefault(request.needs, []).append(request)
+        for needs, alike in by_needs.items():
+            for first in range(0, len(alike), MOST_IN_ARRAY):
+                some = alike[first : first + MOST_IN_ARRAY]
+                found |= zip(
+                    (one.file for one in some), self._submit_array(some, needs), strict=True
+                )
+        self._queue.update(found.values())
+        self._next_look_s = time.monotonic() + LOOK_EVERY_S
+        return [found[request.file] for request in requests]
 
     def num_slots(self, needs: Needs) -> int:
         partition = self._options.get("partition")
@@ -468,10 +400,20 @@ class SlurmCluster:
         cpus = sum(int(line.rpartition("/")[2]) for line in told)
         return max(1, cpus // (needs.cpus or 1))
 
+    def has_ended(self, task: str) -> bool:
+        if time.monotonic() >= self._next_look_s:
+            told = _call("squeue", "--me", "--noheader", "--array", "--format=%i")
+            self._queue = set(told.split())
+            self._next_look_s = time.monotonic() + LOOK_EVERY_S
+        return task not in self._queue
+
+    def cancel(self, task: str) -> None:
+        _call("scancel", task)
+
     def close(self) -> None:
         """Tasks were cancelled by whoever had them."""
 
-    def _submit_array(self, requests: Sequence[Request], needs: Needs) -> list[SlurmTask]:
+    def _submit_array(self, requests: Sequence[Request], needs: Needs) -> list[str]:
         folder, last = requests[0].file.parent, len(requests) - 1
         files = "\n".join(shlex.quote(str(request.file)) for request in requests)
         # `exec`: the signals of Slurm must reach Python, not a shell around it.
@@ -493,9 +435,7 @@ class SlurmCluster:
             text=script,
         )
         job = told.strip().partition(";")[0]
-        names = [f"{job}_{number}" for number in range(last + 1)]
-        self._queue.add(job, names)
-        return [SlurmTask(self._queue, name) for name in names]
+        return [f"{job}_{number}" for number in range(last + 1)]
 
     def _words(self, needs: Needs) -> list[str]:
         size = ["--exclusive"] if needs.cpus is None else [f"--cpus-per-task={needs.cpus}"]

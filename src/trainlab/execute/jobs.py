@@ -4,17 +4,15 @@ The number of threads changes rounding, so it is the same for all trials of a ru
 run at a moment, and no machine is asked for more threads than it has vCPUs.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainlab.errors import SpecError
-from trainlab.machine.host import copies_that_fit, cpus_text, may_use_gpu, usable_vcpus
+from trainlab.machine.host import copies_that_fit, cpus_text, usable_vcpus
 from trainlab.plan import Group
 from trainlab.spec import Study
 from trainlab.spec.base import did_you_mean
-
-# Where trials can run, by the names that `--on` takes.
 
 EXECUTORS: Mapping[str, str] = {
     "local": "this machine: a process for every group of trials, those that learn the same way in one",
@@ -23,7 +21,7 @@ EXECUTORS: Mapping[str, str] = {
     "ray": "a Ray cluster (ray://HEAD:10001, ray:ADDRESS), or one started here",
     "slurm": "a Slurm cluster, from a machine that has its commands",
 }
-"""By name, as in `--on`."""
+"""Where trials can run, by the names that `--on` takes."""
 CLUSTERS = frozenset({"ray", "slurm"})
 """Those that run trials elsewhere; an address or options may follow their name."""
 
@@ -73,17 +71,34 @@ def jobs_of(value: Any) -> AskedJobs:
     return int(text)
 
 
-def check_sendable(asked: AskedJobs, on: str, *, has_workload: bool, has_instruments: bool) -> None:
-    """SpecError where trials are to run where Python objects cannot go: instruments to no other process, a
-    workload to no other machine."""
+def check_place(
+    on: str,
+    asked: Any,
+    trial_timeout_s: float | None = None,
+    *,
+    has_workload: bool = False,
+    has_instruments: bool = False,
+) -> AskedJobs:
+    """The jobs asked for. SpecError where trials are to run where Python objects cannot go: instruments to
+    no other process, a workload to no other machine; or in this process, which cannot be ended for taking
+    too long."""
+    check_executor(on)
+    jobs = jobs_of(asked)
     rule = "but instruments cannot go to another process"
-    if has_instruments and asked not in (AUTO, 1):
-        raise SpecError([f"--jobs: got {asked}, {rule}; use jobs=1"])
+    if has_instruments and jobs not in (AUTO, 1):
+        raise SpecError([f"--jobs: got {jobs}, {rule}; use jobs=1"])
     if has_instruments and on not in ("local", "inline"):
         raise SpecError([f"--on: got {on!r}, {rule}; use on='local'"])
     if has_workload and executor_name(on) in CLUSTERS:
         rule = "but objects cannot go to a cluster"
         raise SpecError([f"--on: got {on!r}, {rule}; name the workload as FILE.py:NAME"])
+    if trial_timeout_s is not None and on == "inline":
+        rule = "--on inline runs trials in this process; use --on local"
+        raise SpecError([f"--trial-timeout: {rule}"])
+    if trial_timeout_s is not None and has_instruments:
+        rule = "with instruments, trials train in this process; leave one of them out"
+        raise SpecError([f"--trial-timeout: {rule}"])
+    return jobs
 
 
 def are_processes_asked(asked: AskedJobs, on: str, trial_timeout_s: float | None) -> bool:
@@ -92,48 +107,26 @@ def are_processes_asked(asked: AskedJobs, on: str, trial_timeout_s: float | None
     return on == "processes" or asked not in (AUTO, 1) or trial_timeout_s is not None
 
 
-def check_processes_sendable(most: int, *, has_objects: bool) -> None:
-    """SpecError where other processes are to take part in a trial of what is a Python object."""
-    if has_objects and most > 1:
+def check_jobs(asked: AskedJobs, on: str, study: Study, *, has_objects: bool = False) -> None:
+    """SpecError where a study cannot run so many trials side by side, or one in several processes, which
+    Python objects cannot go to."""
+    processes = max(cell.settings.processes for cell in study.all_cells)
+    if has_objects and processes > 1:
         rule = "but objects cannot go to another process; name the workload as FILE.py:NAME"
-        raise SpecError([f"processes: got {most}, {rule}"])
-
-
-def check_timeout(trial_timeout_s: float | None, on: str, *, has_instruments: bool) -> None:
-    """SpecError where trials run in this process, which cannot be ended for taking too long."""
-    if trial_timeout_s is None:
-        return
-    if on == "inline":
-        rule = "--on inline runs trials in this process; use --on local"
-        raise SpecError([f"--trial-timeout: {rule}"])
-    if has_instruments:
-        rule = "with instruments, trials train in this process; leave one of them out"
-        raise SpecError([f"--trial-timeout: {rule}"])
-
-
-def check_jobs(asked: AskedJobs, on: str, study: Study) -> None:
-    """SpecError where a study cannot run so many trials side by side."""
+        raise SpecError([f"processes: got {processes}, {rule}"])
     if asked == AUTO or asked == 1:
         return
     if executor_name(on) in CLUSTERS:
         rule = "but the cluster decides how many trials run at a time; leave it out"
         raise SpecError([f"--jobs: got {asked}, {rule}"])
     if on == "inline":
-        raise SpecError(
-            [f"--jobs: got {asked}, but --on inline runs one trial after the other; use --on local"]
-        )
+        rule = "but --on inline runs one trial after the other; use --on local"
+        raise SpecError([f"--jobs: got {asked}, {rule}"])
     threads, vcpus = _most_threads(study), usable_vcpus()
     if asked * threads > vcpus:
         most = max(1, vcpus // threads)
         rule = f"but with --threads {threads} this machine has room for {most}; use --jobs {most}"
         raise SpecError([f"--jobs: got {asked}, {rule}"])
-
-
-def likely_threads(asked: AskedJobs, devices: Iterable[Any]) -> int | None:
-    """Those of a trial that runs beside others, where the study does not say; None: torch's choice."""
-    if asked == AUTO:
-        return None if may_use_gpu(devices) else 1
-    return max(1, usable_vcpus() // asked)
 
 
 def jobs_for(

@@ -12,7 +12,6 @@ import signal
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -52,59 +51,11 @@ class Driver(FileRecord):
         return f"{self.user} on {self.host}, process {self.pid}"
 
     @property
-    def is_here(self) -> bool:
-        """Whether it can be looked for by its process."""
-        return self.machine == machine_identity()
-
-    @property
     def is_dead(self) -> bool | None:
         """None where that cannot be told from here."""
-        if self.has_ended:
-            return True
-        if not self.is_here:
+        if not self.has_ended and self.machine != machine_identity():
             return None
-        return self.process is None or start_mark(self.pid) != self.process
-
-
-class Lease:
-    """A driver's hold on a run. Renewed by a thread, which also looks whether somebody asks it to stop."""
-
-    def __init__(self, run: RunFolder, number: int, driver: Driver) -> None:
-        self._run, self._number, self._driver = run, number, driver
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._keep, daemon=True)
-        self._thread.start()
-
-    def release(self) -> None:
-        """The driver has ended."""
-        self._is_over.set()
-        self._thread.join()
-        with suppress(RecordError):
-            self._write(has_ended=True)
-        _cancel_file(self._run, self._number).unlink(missing_ok=True)
-
-    def _keep(self) -> None:
-        renewed_s = time.monotonic()
-        while not self._is_over.wait(POLL_S):
-            # Not before the driver handles it: until then there is nothing to stop.
-            if self._must_stop() and callable(signal.getsignal(signal.SIGTERM)):
-                _interrupt()
-                return
-            if time.monotonic() - renewed_s >= RENEW_S:
-                renewed_s = time.monotonic()
-                with suppress(RecordError):  # a full disk is no reason to stop
-                    self._write(renewals=self._driver.renewals + 1)
-
-    def _must_stop(self) -> bool:
-        """Whether it was asked to, or another driver has taken the run, believing this one dead."""
-        is_lost = _file_of(self._run, self._number + 1).exists()
-        return is_lost or _cancel_file(self._run, self._number).exists()
-
-    def _write(self, **changes: object) -> None:
-        self._driver = self._driver.model_copy(update=changes)
-        # Not synced: a power cut ends its process, too.
-        content = self._driver.model_dump(mode="json")
-        write_json(_file_of(self._run, self._number), content, synced=False)
+        return self.has_ended or self.process is None or start_mark(self.pid) != self.process
 
 
 @contextmanager
@@ -113,45 +64,47 @@ def leased(
 ) -> Iterator[None]:
     """This process drives the run inside this block; RecordError where another one does. `waiting` is
     called where one on another machine is to be watched first."""
-    lease = _taken(run, waiting)
+    number, driver = _taken(run, waiting)
+    is_over = threading.Event()
+    thread = threading.Thread(target=_keep, args=(run, number, driver, is_over), daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        lease.release()
+        is_over.set()
+        thread.join()
+        with suppress(RecordError):
+            _write(run, number, driver.model_copy(update={"has_ended": True}))
+        _cancel_file(run, number).unlink(missing_ok=True)
 
 
 def holder_of(run: RunFolder) -> Driver | None:
     """The last driver that the run had, alive or not; None where there was none."""
-    found = _newest(run)
-    return None if found is None else found[1]
+    return _newest(run)[1]
 
 
 def ask_to_stop(run: RunFolder) -> None:
     """Leaves a message for the driver, which it finds wherever it runs."""
-    found = _newest(run)
-    if found is not None:
-        path = _cancel_file(run, found[0])
-        with writing(path):
-            path.touch()
-
-
-def _taken(run: RunFolder, waiting: Callable[[Driver], None]) -> Lease:
-    found = _newest(run)
-    number = 1
-    if found is not None:
-        number, holder = found[0] + 1, found[1]
-        if holder is not None and not _has_died(run, holder, waiting):
-            raise _refusal(run, holder)
-    driver = _this_driver()
-    path = _file_of(run, number)
+    path = _cancel_file(run, _newest(run)[0])
     with writing(path):
-        path.parent.mkdir(exist_ok=True)
-        try:
-            with path.open("x", encoding="utf-8") as stream:
-                stream.write(driver.model_dump_json() + "\n")
-        except FileExistsError:
-            raise _refusal(run, holder_of(run)) from None
-    return Lease(run, number, driver)
+        path.touch()
+
+
+def _keep(run: RunFolder, number: int, driver: Driver, is_over: threading.Event) -> None:
+    """Renews the lease, and looks whether somebody asks its driver to stop, or another one has taken the
+    run, believing this one dead."""
+    renewed_s = time.monotonic()
+    while not is_over.wait(POLL_S):
+        must_stop = _cancel_file(run, number).exists() or _file_of(run, number + 1).exists()
+        # Not before the driver handles it: until then there is nothing to stop.
+        if must_stop and callable(signal.getsignal(signal.SIGTERM)):
+            _interrupt()
+            return
+        if time.monotonic() - renewed_s >= RENEW_S:
+            renewed_s = time.monotonic()
+            driver = driver.model_copy(update={"renewals": driver.renewals + 1})
+            with suppress(RecordError):  # a full disk is no reason to stop
+                _write(run, number, driver)
 
 
 def _interrupt() -> None:
@@ -161,6 +114,34 @@ def _interrupt() -> None:
         signal.pthread_kill(main, signal.SIGTERM)  # also wakes it from a wait
     else:
         _thread.interrupt_main(signal.SIGTERM)
+
+
+def _taken(run: RunFolder, waiting: Callable[[Driver], None]) -> tuple[int, Driver]:
+    number, holder = _newest(run)
+    if holder is not None and not _has_died(run, holder, waiting):
+        raise _refusal(run, holder)
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        user = "somebody"
+    driver = Driver(
+        user=user,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        machine=machine_identity(),
+        process=start_mark(os.getpid()),
+        token=os.urandom(6).hex(),
+        begun=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    path = _file_of(run, number + 1)
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(driver.model_dump_json() + "\n")
+        except FileExistsError:
+            raise _refusal(run, holder_of(run)) from None
+    return number + 1, driver
 
 
 def _refusal(run: RunFolder, holder: Driver | None) -> RecordError:
@@ -183,37 +164,21 @@ def _has_died(run: RunFolder, holder: Driver, waiting: Callable[[Driver], None])
     return True
 
 
-def _this_driver() -> Driver:
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        user = "somebody"
-    return Driver(
-        user=user,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        machine=machine_identity(),
-        process=start_mark(os.getpid()),
-        token=uuid.uuid4().hex[:12],
-        begun=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _newest(run: RunFolder) -> tuple[int, Driver | None] | None:
-    """The number of the last driver, and who it is; None for one that died while it wrote that down."""
-    numbers = [
-        int(path.stem) for path in run.drivers_folder.glob("*.json") if path.stem.isdecimal()
-    ]
-    if not numbers:
-        return None
-    number, deadline_s = max(numbers), time.monotonic() + 1.0
-    while True:
-        try:
+def _newest(run: RunFolder) -> tuple[int, Driver | None]:
+    """The number of the last driver, 0 before the first, and who it is; None for one that died while it
+    wrote that down."""
+    paths = run.drivers_folder.glob("*.json")
+    number = max((int(path.stem) for path in paths if path.stem.isdecimal()), default=0)
+    for pause_s in (0.05, 0.95, 0.0) if number else ():
+        with suppress(RecordError):
             return number, read_record(_file_of(run, number), Driver)
-        except RecordError:
-            if time.monotonic() > deadline_s:
-                return number, None
-            time.sleep(0.05)
+        time.sleep(pause_s)
+    return number, None
+
+
+def _write(run: RunFolder, number: int, driver: Driver) -> None:
+    # Not synced: a power cut ends its process, too.
+    write_json(_file_of(run, number), driver.model_dump(mode="json"), synced=False)
 
 
 def _file_of(run: RunFolder, number: int) -> Path:

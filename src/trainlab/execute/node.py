@@ -23,21 +23,21 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 def run_share(text: str) -> int:
     """Runs what is left of a share; 130 where a signal ended it."""
-    from trainlab.execute.launch import Launcher
+    from trainlab.execute import launch
     from trainlab.execute.signals import signals_interrupt
 
-    launcher = Launcher()
     try:
-        with signals_interrupt(), closing(launcher):
-            launcher.prepare()  # it imports torch while this process does
+        with signals_interrupt():
+            launch.prepare()  # it imports torch while this process does
 
             from trainlab.execute.cluster import Share
-            from trainlab.execute.executors import ProcessesExecutor, packed_here
+            from trainlab.execute.executors import LocalExecutor
             from trainlab.train.loader import Loader
 
             share = Share.model_validate_json(text)
-            executor = ProcessesExecutor(Loader(), 1, launcher, share.trial_timeout_s)
-            executor.run(RunFolder(Path(share.run)), packed_here(share.left()), lambda: False)
+            executor = LocalExecutor(Loader(), trial_timeout_s=share.trial_timeout_s)
+            with closing(executor):
+                executor.run(RunFolder(Path(share.run)), share.left(), lambda: False)
     except KeyboardInterrupt:
         return 130
     return 0

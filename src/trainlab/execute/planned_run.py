@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,33 +57,25 @@ def start_run(
     return folder
 
 
-def add_groups(run: RunFolder, groups: Sequence[Group]) -> None:
-    """Plans further groups in a run that has started, as pending."""
+def add_groups(run: RunFolder, groups: Sequence[Group], study: Study | None = None) -> None:
+    """Plans further groups in a run that has started, as pending; where they come of further seeds or
+    cells, of the study that has them."""
     _write_trials(run, groups)
     record = run.study()
-    run.write_study(record.model_copy(update={"groups": record.groups + _records(groups)}))
+    # Both at once: a driver that dies here must not leave one without the other.
+    asked = record.study if study is None else study.model_dump(mode="json")
+    changes = {"study": asked, "groups": record.groups + _records(groups)}
+    run.write_study(record.model_copy(update=changes))
 
 
 def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
     """Adds seeds to a study up to so many: their trials, pending, which are returned by group."""
-    record = run.study()
-    study = record.to_study(str(run.study_file))
+    study = run.study().to_study(str(run.study_file))
     added = range(len(study.seeds) + 1, num_seeds + 1)
     study = study.model_copy(update={"seeds": (*study.seeds, *added)})
     groups = further_groups(study, added)
-    _write_trials(run, groups)
-    # Seeds and groups at once: a driver that dies here must not leave one without the other.
-    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
-    run.write_study(record.model_copy(update=changes))
+    add_groups(run, groups, study)
     return groups
-
-
-def add_cells(run: RunFolder, study: Study, groups: Sequence[Group]) -> None:
-    """A study that has got further cells, in a run that has started: the groups that measure them."""
-    _write_trials(run, groups)
-    record = run.study()
-    changes = {"study": study.model_dump(mode="json"), "groups": record.groups + _records(groups)}
-    run.write_study(record.model_copy(update=changes))
 
 
 def planned_trial(folder: TrialFolder) -> Trial:
@@ -113,9 +104,6 @@ def _command() -> list[str]:
     if name in SESSIONS:
         return ["python"]
     return ["trainlab" if name in ("trainlab", "__main__.py") else name, *words]
-
-
-# Trials that a driver left behind when it died.
 
 
 def mark_interrupted(run: RunFolder) -> None:
@@ -147,10 +135,11 @@ def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
     left: list[Group] = []
     for group in record.groups:
         if group.bench is None:
-            left += _without_finished(run, group)
+            ids = [one for one in group.trials if not run.trial(one).read().is_finished]
+            left += [_group(run, group, ids)] if ids else []
         elif benches:
             whole = [_group(run, member, member.trials) for member in benches]
-            left += whole if _is_bench_left(run, whole) else []
+            left += [] if has_run(run, whole) else whole
             benches = []
     return tuple(left)
 
@@ -181,16 +170,6 @@ def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool)
         raise WorkloadError(
             f"{place}: has changed since the run began; put it back as it was, or add --allow-changed"
         )
-
-
-def _without_finished(run: RunFolder, group: GroupRecord) -> list[Group]:
-    ids = [one for one in group.trials if not run.trial(one).read().is_finished]
-    return [_group(run, group, ids)] if ids else []
-
-
-def _is_bench_left(run: RunFolder, groups: Sequence[Group]) -> bool:
-    by_bench = groupby(groups, lambda group: group.bench)
-    return not all(has_run(run, list(members)) for _, members in by_bench)
 
 
 def _group(run: RunFolder, group: GroupRecord, trial_ids: Iterable[str]) -> Group:

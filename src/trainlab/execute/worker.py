@@ -1,38 +1,51 @@
 """The worker: runs the trials of a group and leaves a record of each, whatever happens.
 
-Everything it needs comes from the run folder and everything it makes goes there, so that the same
-entry serves this process, another process, or another machine.
+Everything it needs comes from the run folder and everything it makes goes there, so that the same serves
+this process, another process, or another machine. In a process of its own (`work`) it obeys commands:
+
+    ready                       it has imported what it needs
+    run                         runs its trials
+    warm_up                     sets its one timed trial up and warms it; answers with its footprint
+    turn NUMBER                 takes a turn in the round of that number; answers with the median step
+    finish BENCH STOPPED        writes the record
+
+None is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the
+log of the process, and it finds nothing to read.
 """
 
+import faulthandler
 import math
+import multiprocessing
+import os
+import signal
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
-from trainlab.execute.signals import signals_held
+from trainlab.execute.launch import INTERRUPTED, Job
+from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.instruments.curve_writer import CurveWriter, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
-from trainlab.machine.device import Footprint, pick_device
+from trainlab.machine import process_state
+from trainlab.machine.device import Footprint, footprint, pick_device
 from trainlab.machine.load import LoadMeter
-from trainlab.machine.process_state import (
-    prepare_process,
-    switch_torch,
-    torch_restored,
-    torch_switches,
-)
 from trainlab.measure.layer_profile import measure_probes, profile_layers
 from trainlab.measure.limits import measured_limits
 from trainlab.measure.memory import measure_memory
 from trainlab.measure.operator_profile import profile_operators
-from trainlab.measure.timing import measure
+from trainlab.measure.timing import StepTimer, measure
 from trainlab.plan import Trial
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
@@ -53,13 +66,382 @@ from trainlab.train.loop import train
 from trainlab.train.setup import Setup, set_up
 from trainlab.watching.script_process import ScriptError, ScriptProcess
 
-# Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder.
-
+ORPHANED_S = 5.0
+"""How long a process may take to close its records once its driver is gone."""
 STRAGGLES = 0.05
 """A process that holds the others up for less than this share of a step is no straggler."""
 
+# A process of its own.
 
-def run_script_trials(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
+
+def work(job: Job, pipe: Connection, log: Path) -> None:
+    """Obeys until there is nothing more to do."""
+    _set_up_process(job, log)
+    run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
+    seat = TimedTrial(run, job.trials[0], job.environment, load, job.token)
+    commands: dict[str, Callable[..., Any]] = {
+        "ready": lambda: True,
+        "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
+        "warm_up": seat.warm_up,
+        "turn": seat.turn,
+        "finish": seat.finish,
+    }
+    left_s = job.limit_s
+    try:
+        interrupted_once()
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        for name, *values in _commands(pipe):
+            begun_s = time.monotonic()
+            if left_s is not None:  # when it is over, the log says where the process was
+                faulthandler.dump_traceback_later(max(left_s, 1e-3), exit=True)
+            answer = commands[name](*values)
+            if left_s is not None:
+                faulthandler.cancel_dump_traceback_later()
+                left_s -= time.monotonic() - begun_s
+            pipe.send(answer)
+    except Interrupted:
+        sys.exit(INTERRUPTED)
+    finally:
+        seat.abandon()
+
+
+def _commands(pipe: Connection) -> Iterator[tuple[Any, ...]]:
+    """Until an empty one, or the driver is gone."""
+    with suppress(EOFError, OSError):
+        while command := pipe.recv():
+            yield command
+
+
+def _set_up_process(job: Job, log: Path) -> None:
+    """Streams, threads, and a driver to end with."""
+    lines = log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+    for descriptor in (1, 2):
+        os.dup2(lines.fileno(), descriptor)
+    sys.stdout = sys.stderr = lines
+    faulthandler.enable()
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
+    threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
+
+
+def _end_with_driver(main: int) -> None:
+    """Waits for the driver's end, however it dies: then this process closes its records and ends, too."""
+    driver = multiprocessing.parent_process()
+    assert driver is not None
+    driver.join()
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGTERM)
+        time.sleep(ORPHANED_S)
+    os._exit(1)
+
+
+def run_group(
+    run: RunFolder,
+    trial_ids: Sequence[str],
+    environment: str,
+    load: Loader,
+    instruments: Sequence[Instrument] = (),
+    token: str | None = None,
+) -> None:
+    """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
+    the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own;
+    `token` is that of the attempts."""
+    study, events = run.study().to_study(str(run.study_file)), EventWriter(run)
+    attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
+    learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
+    try:
+        with process_state.torch_restored() as restore:
+            if study.script is not None:
+                _run_scripts(attempts, study, events)
+                return
+            for attempt in attempts:
+                if attempt not in learning:
+                    restore()
+                    _measure(run, attempt, study, load)
+            if learning:
+                restore()
+                _learn(learning, study, load, events, instruments, restore)
+    except Interrupted:
+        for attempt in attempts:
+            attempt.interrupt()
+        raise
+    finally:
+        dismiss_crew()
+        events.close()
+
+
+# Learn trials: trained together where an engine can, else one after the other.
+
+Ready = tuple[Attempt, Member]
+"""A trial that is set up."""
+
+
+def _learn(
+    attempts: Sequence[Attempt],
+    study: Study,
+    load: Loader,
+    events: EventWriter,
+    others: Sequence[Instrument],
+    restore: Callable[[], None],
+) -> None:
+    """By the first of the engines that suits them; how each ended is recorded."""
+    settings = attempts[0].trial.settings
+    engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
+    for some in [attempts] if engines[0].takes_many else [[one] for one in attempts]:
+        ready: list[Ready] = []
+        for attempt in some:
+            watching = [*_instruments(study, attempt.trial), ProgressEvents(events.write), *others]
+            attempt.begin()
+            with attempt:
+                restore()  # what one trial has switched is not for the next
+                setup = _set_up(attempt, load, engines[-1].name)
+                ready.append((attempt, Member(setup, Moments(watching), attempt.progress)))
+        # Those that are updated alike lie together.
+        ready.sort(key=lambda one: update_key(one[1].setup.settings))
+        if ready:
+            _train(engines, ready)
+        # All records are written before an interrupt is passed on.
+        with signals_held():
+            for attempt in some:
+                attempt.end()
+        for attempt in some:
+            attempt.pass_on_interrupt()
+
+
+def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
+    """Trains them, in parts where no engine takes them all; what is raised ends all that train."""
+    attempts, meter = [attempt for attempt, _ in ready], LoadMeter()
+    session: Session | None = None
+    parts: Sequence[Sequence[Ready]] = ()
+    with ending_together(attempts):
+        session, parts, engines = _opened(engines, ready)
+        if session is not None:
+            _train_opened(session, ready)
+    for part in parts:
+        with ending_together([attempt for attempt, _ in part]):
+            if any(attempt.is_interrupted for attempt in attempts):
+                raise Interrupted
+            _train(engines, part)
+    load_meanwhile = meter.read()
+    for number, (attempt, member) in enumerate(() if parts else ready):
+        attempt.load = load_meanwhile
+        with attempt:
+            member.moments.trial_ends(attempt.progress)
+            if session is not None:
+                record_confusion(session, number, member, attempt.folder)
+
+
+def _opened(
+    engines: Sequence[Engine], ready: Sequence[Ready]
+) -> tuple[Session | None, Sequence[Sequence[Ready]], Sequence[Engine]]:
+    """By the first engine that can make the updates of these trials; or the parts that must be trained one
+    after the other, and the engines left to try for them. Why engines cannot is noted."""
+    for number, engine in enumerate(engines):
+        if len(ready) > 1 and not engine.takes_many:
+            return None, [[one] for one in ready], engines[number:]
+        found = _open(engine, ready)
+        if isinstance(found, list):
+            return None, found, engines[number:]
+        for attempt, member in ready:
+            if isinstance(found, Note):
+                member.setup.notes.append(found)
+            else:
+                facts = {"engine": engine.name, **member.setup.engine_facts}
+                attempt.record_setup(member.setup, facts)
+        if not isinstance(found, Note):
+            return found, (), ()
+    raise AssertionError("the last engine makes the updates of every trial")
+
+
+def _open(engine: Engine, ready: Sequence[Ready]) -> Session | list[Sequence[Ready]] | Note:
+    """The session of these trials; parts of them, where it could only take those; or why it cannot."""
+    members = [member for _, member in ready]
+    if (reason := too_coarse_for(engine, [member.moments for member in members])) is not None:
+        return reason
+    try:
+        return engine.open(members)
+    except Unsuited as unsuited:
+        by_model: dict[str, list[Ready]] = {}
+        for one in ready:
+            by_model.setdefault(str(one[1].setup.settings.model), []).append(one)
+        if unsuited.why == "not_alike" and len(by_model) > 1:
+            return list(by_model.values())
+        return note(f"engine_{unsuited.why}", engine=engine.name, **unsuited.values)
+    except torch.OutOfMemoryError:
+        if len(ready) == 1:
+            raise
+        torch.cuda.empty_cache()
+        half = len(ready) // 2
+        return [ready[:half], ready[half:]]
+
+
+def _train_opened(session: Session, ready: Sequence[Ready]) -> None:
+    """From its last checkpoint, where there is one; none is kept where an instrument could not go on from
+    it."""
+    members = [member for _, member in ready]
+    can_go_on = all(member.moments.go_on for member in members)
+    trials = [attempt.checkpointed() for attempt, _ in ready]
+    saved = Checkpoints(trials, members) if can_go_on else None
+    for number, (attempt, member) in enumerate(ready):
+        steps_before = 0 if saved is None else saved.steps_before(number)
+        view = member.setup.view(attempt.folder, steps_before)
+        member.moments.trial_begins(view, () if saved is None else saved.instruments(number))
+    with nullcontext() if saved is None else heeding_end():
+        train(session, members, saved=saved)
+
+
+# Cost trials: measured alone, or timed in turns.
+
+
+def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> None:
+    """One look at what a step costs."""
+    attempt.begin()
+    trial, folder = attempt.trial, attempt.folder
+    with attempt:
+        cost = trial.cost
+        assert cost is not None
+        setup = _set_up_cost(run, attempt, load)
+        if trial.watch == "operators":
+            folder.operators.write(profile_operators(setup, cost, folder.trace_file))
+        elif trial.watch == "layers":
+            folder.layers.write(profile_layers(setup, cost))
+            folder.memory.write(measure_memory(setup, cost))
+            folder.limits.write(measured_limits(setup.device))
+            if study.probes and cost.mode == "train":
+                folder.probe_price.write(measure_probes(setup, cost, study.probes))
+        else:
+            folder.cost.write(measure(setup, cost))
+        attempt.progress.state = "done"
+    attempt.end()
+    attempt.pass_on_interrupt()
+
+
+class TimedTrial:
+    """A cost trial whose steps are timed in turns, in this process, with a record of it whatever happens.
+    Once it has failed it takes no more turns."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        trial_id: str,
+        environment: str,
+        load: Loader,
+        token: str | None = None,
+    ) -> None:
+        self._run, self._load = run, load
+        self._attempt = Attempt(run.trial(trial_id), environment, token)
+        self._timer: StepTimer | ScriptTimer | None = None
+        self._layout = ExitStack()
+        self._is_running = self.has_ended = False
+
+    def warm_up(self) -> Footprint | None:
+        """Sets the trial up and runs its steps until they are warm; None where that fails."""
+        attempt = self._attempt
+        attempt.begin()
+        self._is_running = True
+        found: Footprint | None = None
+        with attempt:
+            script = self._run.study().to_study(str(self._run.study_file)).script
+            if script is not None:
+                self._timer = ScriptTimer(attempt, script)
+                found = self._timer.warm_up()
+            else:
+                assert attempt.trial.cost is not None
+                # Where memory comes from is settled first: it is that which is to lie elsewhere.
+                process_state.prepare_process(attempt.trial.settings)
+                self._layout.enter_context(process_state.random_layout())
+                setup = _set_up_cost(self._run, attempt, self._load)
+                self._timer = timer = StepTimer(setup, attempt.trial.cost)
+                timer.warm_up()
+                found = footprint(setup.device)
+        if found is None:
+            self._end()
+        return found
+
+    def turn(self, number: int) -> float | None:
+        """A turn in the round of that number: its median step in ms; None where it failed."""
+        median_ms: float | None = None
+        if self._timer is not None:
+            with self._attempt:
+                median_ms = self._timer.turn(number)
+            if median_ms is None:
+                self._end()
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
+        """Writes what was measured, and that the trial is done."""
+        if self._timer is not None:
+            with self._attempt:
+                self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
+                self._attempt.progress.state = "done"
+            self._end()
+
+    def abandon(self) -> None:
+        """Records a trial that was under way as interrupted."""
+        if self._is_running:
+            with self._attempt:
+                raise Interrupted
+            self._close()
+
+    def _end(self) -> None:
+        self._close()
+        self._attempt.pass_on_interrupt()
+
+    def _close(self) -> None:
+        dismiss_crew()
+        if isinstance(self._timer, ScriptTimer):
+            self._timer.close()
+        self._layout.close()
+        self._timer, self._is_running, self.has_ended = None, False, True
+        self._attempt.end()
+
+
+# What a trial trains with, and who watches it.
+
+
+def _set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
+    """A cost trial set up on this machine, with the weights it asks for."""
+    trial = attempt.trial
+    engine, _ = engine_for(trial.settings, [])
+    setup = _set_up(attempt, load, engine.name)
+    if trial.weights_of is not None:
+        load_weights(setup, run.trial(trial.weights_of))
+    return setup
+
+
+def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
+    trial = attempt.trial
+    process_state.prepare_process(trial.settings)
+    workload = load.workload(trial.workload)
+    if load.was_changed(trial.workload):
+        attempt.notes.append(note("code_changed", workload=trial.workload))
+    data = load.data(trial.workload, trial.settings)
+    setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
+    attempt.record_setup(setup, {"engine": engine})
+    return setup
+
+
+def _instruments(study: Study, trial: Trial) -> list[Instrument]:
+    chosen: list[Instrument] = [CurveWriter()]
+    if trial.seed == study.seeds[0]:
+        chosen.append(Network())
+    is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
+    board = TensorBoard(shows_samples=is_first)
+    if study.probes:
+        # Before TensorBoard, which closes its file at the end: the last values must still go there.
+        chosen.append(Probes(study.probes, [board.probe_logged] if study.tensorboard else []))
+    if study.tensorboard:
+        chosen.append(board)
+    if study.keeps_weights:
+        chosen.append(Weights())
+    return chosen
+
+
+# Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder.
+
+
+def _run_scripts(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
     """One after the other; a script that fails is recorded and the others run."""
     assert study.script is not None
     # By itself a script runs as it would without us, with as many threads as it likes.
@@ -106,7 +488,7 @@ def _record_seen(
 ) -> None:
     """`told`: the last words of the script's process; `is_cut`: before its end, after which more might have
     been seen."""
-    attempt.record_script(told["facts"])
+    attempt.engine_facts.update(told["facts"])
     folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
     progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
     progress.total_s = watched.total_s
@@ -117,7 +499,7 @@ def _record_seen(
     attempt.notes += [Note.model_validate(one) for one in told["missing"]]
     attempt.notes += notes_of(watched)
     others = [folder.watched_by(rank) for rank in range(1, num_processes)]
-    attempt.notes += straggler([watched, *(one.read() for one in others if one.path.exists())])
+    attempt.notes += _straggler([watched, *(one.read() for one in others if one.path.exists())])
 
 
 def _profile(attempt: Attempt, script: ScriptSpec) -> None:
@@ -127,7 +509,7 @@ def _profile(attempt: Attempt, script: ScriptSpec) -> None:
         process.wait()
     finally:
         process.close()
-    attempt.record_script(told["facts"])
+    attempt.engine_facts.update(told["facts"])
 
 
 def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
@@ -136,36 +518,27 @@ def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
     return Event(kind="progress", trials=(trial_id,), metrics=known)
 
 
-def straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
+def _straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
     """The process that others wait for, where one takes longer for its own part of a step. Gradients are
     exchanged in the backward pass: there the others wait."""
-    own_ms = [_own_ms(one) for one in watched]
+    own_ms = [
+        {n: statistics.median(ms) for n, ms in one.steps_ms.items() if n != "backward" and ms}
+        for one in watched
+    ]
     if len(own_ms) < 2 or not all(own_ms):
         return []
-    slowest = max(range(len(own_ms)), key=lambda rank: sum(own_ms[rank].values()))
-    rest = [parts for rank, parts in enumerate(own_ms) if rank != slowest]
-    extra_ms = {
-        name: spent - statistics.median(other.get(name, 0.0) for other in rest)
-        for name, spent in own_ms[slowest].items()
-    }
-    lost_ms = sum(own_ms[slowest].values()) - statistics.median(sum(o.values()) for o in rest)
-    if lost_ms < STRAGGLES * _step_ms(watched[slowest]):
+    sums_ms = [sum(parts.values()) for parts in own_ms]
+    rank = sums_ms.index(max(sums_ms))
+    lost_ms = sums_ms.pop(rank) - statistics.median(sums_ms)
+    slowest, steps_ms = own_ms.pop(rank), watched[rank].steps_ms.values()
+    if lost_ms < STRAGGLES * statistics.median(map(sum, zip(*steps_ms, strict=True))):
         return []
-    part = max(extra_ms, key=lambda name: extra_ms[name])
-    return [note("script_straggler", rank=slowest, part=part, ms=round(lost_ms, 2))]
-
-
-def _own_ms(watched: WatchedRecord) -> dict[str, float]:
-    """The median of each part of a step that waits for no other process."""
-    return {
-        name: statistics.median(values)
-        for name, values in watched.steps_ms.items()
-        if name != "backward" and values
+    extra_ms = {
+        name: spent - statistics.median(other.get(name, 0.0) for other in own_ms)
+        for name, spent in slowest.items()
     }
-
-
-def _step_ms(watched: WatchedRecord) -> float:
-    return statistics.median(map(sum, zip(*watched.steps_ms.values(), strict=True)))
+    part = max(extra_ms, key=lambda name: extra_ms[name])
+    return [note("script_straggler", rank=rank, part=part, ms=round(lost_ms, 2))]
 
 
 def notes_of(watched: WatchedRecord) -> list[Note]:
@@ -188,299 +561,25 @@ class ScriptTimer:
     """The steps of a script, timed in turns that others may come between."""
 
     def __init__(self, attempt: Attempt, script: ScriptSpec) -> None:
-        self._attempt, self._script = attempt, script
-        self._process: ScriptProcess | None = None
+        self._attempt = attempt
+        self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns", None)
 
     def warm_up(self) -> Footprint:
-        """Starts the script and runs its steps until they are warm."""
-        attempt = self._attempt
-        self._process = ScriptProcess(self._script, attempt.trial, attempt.folder, "turns", None)
-        told = self._process.answer()
-        return Footprint(**told["footprint"])
+        """Waits until its steps are warm."""
+        return Footprint(**self._process.answer()["footprint"])
 
     def turn(self, number: int) -> float:
         """One turn; the median of its bare steps."""
-        assert self._process is not None
         self._process.tell(f"turn {number}")
         median_ms: float = self._process.answer()["median_ms"]
         return median_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
         """The record of all turns."""
-        assert self._process is not None
         self._process.tell(f"finish {bench} {stopped}")
-        told = self._process.answer()
-        self._attempt.record_script(told["facts"])
-        self.close()
+        self._attempt.engine_facts.update(self._process.answer()["facts"])
         return self._attempt.folder.cost.read()
 
     def close(self) -> None:
         """Ends the script."""
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-
-# Learn trials of a group: trained together where an engine can, else one after the other.
-
-SetUp = Callable[[Attempt], Setup]
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A trial that is set up."""
-
-    attempt: Attempt
-    member: Member
-
-
-@dataclass(frozen=True)
-class Apart:
-    """Trials that cannot run together, and the engines left to try for each part of them."""
-
-    parts: Sequence[Sequence[Ready]]
-    engines: Sequence[Engine]
-
-
-def learn(
-    engines: Sequence[Engine], watched: Sequence[tuple[Attempt, Moments]], set_up: SetUp
-) -> None:
-    """Trains the trials by the first of the engines that suits them, and records how each ended."""
-    for some in [watched] if engines[0].takes_many else [[one] for one in watched]:
-        _learn_together(engines, some, set_up)
-
-
-def _learn_together(
-    engines: Sequence[Engine], watched: Sequence[tuple[Attempt, Moments]], set_up: SetUp
-) -> None:
-    ready: list[Ready] = []
-    for attempt, moments in watched:
-        attempt.begin()
-        with attempt:
-            ready.append(Ready(attempt, Member(set_up(attempt), moments, attempt.progress)))
-    # Those that are updated alike lie together.
-    ready.sort(key=lambda one: update_key(one.member.setup.settings))
-    if ready:
-        _train(engines, ready)
-    # All records are written before an interrupt is passed on.
-    with signals_held():
-        for attempt, _ in watched:
-            attempt.end()
-    for attempt, _ in watched:
-        attempt.pass_on_interrupt()
-
-
-def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
-    attempts, members = [one.attempt for one in ready], [one.member for one in ready]
-    meter, apart, session = LoadMeter(), None, None
-    with ending_together(attempts):
-        opened = _opened(engines, ready)
-        if isinstance(opened, Apart):
-            apart = opened
-        else:
-            engine, session = opened
-            for one in ready:
-                _record_engine(one, engine)
-            saved = _saved(ready)
-            for number, one in enumerate(ready):
-                steps_before = 0 if saved is None else saved.steps_before(number)
-                view = one.member.setup.view(one.attempt.folder, steps_before)
-                instruments = () if saved is None else saved.instruments(number)
-                one.member.moments.trial_begins(view, instruments)
-            with nullcontext() if saved is None else heeding_end():
-                train(session, members, saved=saved)
-    if apart is not None:
-        _train_apart(apart)
-        return
-    load_meanwhile = meter.read()
-    for number, one in enumerate(ready):
-        one.attempt.load = load_meanwhile
-        with one.attempt:
-            one.member.moments.trial_ends(one.attempt.progress)
-            if session is not None:
-                record_confusion(session, number, one.member, one.attempt.folder)
-
-
-def _saved(ready: Sequence[Ready]) -> Checkpoints | None:
-    """The checkpoints of the trials; None where an instrument could not go on from them."""
-    if not all(one.member.moments.go_on for one in ready):
-        return None
-    trials = [one.attempt.checkpointed() for one in ready]
-    return Checkpoints(trials, [one.member for one in ready])
-
-
-def _train_apart(apart: Apart) -> None:
-    """One part after the other; an interrupt ends those that have not begun as well."""
-    interrupted = False
-    for part in apart.parts:
-        if interrupted:
-            with ending_together([one.attempt for one in part]):
-                raise Interrupted
-        else:
-            _train(apart.engines, part)
-            interrupted = any(one.attempt.is_interrupted for one in part)
-
-
-def _opened(engines: Sequence[Engine], ready: Sequence[Ready]) -> tuple[Engine, Session] | Apart:
-    """The first engine that can make the updates of these trials; why others cannot is noted."""
-    members = [one.member for one in ready]
-    for number, engine in enumerate(engines):
-        if len(ready) > 1 and not engine.takes_many:
-            return Apart([[one] for one in ready], engines[number:])
-        reason = too_coarse_for(engine, [member.moments for member in members])
-        if reason is None:
-            try:
-                return engine, engine.open(members)
-            except Unsuited as unsuited:
-                if unsuited.why == "not_alike" and len(parts := _by_model(ready)) > 1:
-                    return Apart(parts, engines[number:])
-                reason = note(f"engine_{unsuited.why}", engine=engine.name, **unsuited.values)
-            except torch.OutOfMemoryError:
-                if len(ready) == 1:
-                    raise
-                torch.cuda.empty_cache()
-                half = len(ready) // 2
-                return Apart([ready[:half], ready[half:]], engines[number:])
-        for member in members:
-            member.setup.notes.append(reason)
-    raise AssertionError("the last engine makes the updates of every trial")
-
-
-def _by_model(ready: Sequence[Ready]) -> list[list[Ready]]:
-    """Those whose models were made with the same parameters together."""
-    parts: dict[str, list[Ready]] = {}
-    for one in ready:
-        parts.setdefault(str(one.member.setup.settings.model), []).append(one)
-    return list(parts.values())
-
-
-def _record_engine(one: Ready, engine: Engine) -> None:
-    setup = one.member.setup
-    one.attempt.record_setup(setup, {"engine": engine.name, **setup.engine_facts})
-
-
-def run_group(
-    run: RunFolder,
-    trial_ids: Sequence[str],
-    environment: str,
-    load: Loader,
-    instruments: Sequence[Instrument] = (),
-    token: str | None = None,
-) -> None:
-    """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
-    the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own;
-    `token` is that of the attempts."""
-    study = run.study().to_study(str(run.study_file))
-    threads, events = torch.get_num_threads(), EventWriter(run)
-    attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
-    learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
-    try:
-        if study.script is not None:
-            run_script_trials(attempts, study, events)
-            return
-        for attempt in attempts:
-            if attempt not in learning:
-                torch.set_num_threads(threads)
-                with torch_restored():
-                    _measure(run, attempt, study, load)
-        if learning:
-            torch.set_num_threads(threads)
-            with torch_restored():
-                _learn(learning, study, load, events, instruments)
-    except Interrupted:
-        for attempt in attempts:
-            attempt.interrupt()
-        raise
-    finally:
-        dismiss_crew()
-        torch.set_num_threads(threads)
-        events.close()
-
-
-def _learn(
-    attempts: Sequence[Attempt],
-    study: Study,
-    load: Loader,
-    events: EventWriter,
-    others: Sequence[Instrument],
-) -> None:
-    """Together where the engine can, else one after the other."""
-    watched = [
-        (
-            attempt,
-            Moments([*_instruments(study, attempt.trial), ProgressEvents(events.write), *others]),
-        )
-        for attempt in attempts
-    ]
-    settings = attempts[0].trial.settings
-    engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
-    switches, threads = torch_switches(), torch.get_num_threads()
-
-    def set_up_alike(attempt: Attempt) -> Setup:
-        # What one trial has switched is not for the next.
-        switch_torch(switches)
-        torch.set_num_threads(threads)
-        return _set_up(attempt, load, engines[-1].name)
-
-    learn(engines, watched, set_up_alike)
-
-
-def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> None:
-    """One look at what a step costs."""
-    attempt.begin()
-    trial, folder = attempt.trial, attempt.folder
-    with attempt:
-        cost = trial.cost
-        assert cost is not None
-        setup = set_up_cost(run, attempt, load)
-        if trial.watch == "operators":
-            folder.operators.write(profile_operators(setup, cost, folder.trace_file))
-        elif trial.watch == "layers":
-            folder.layers.write(profile_layers(setup, cost))
-            folder.memory.write(measure_memory(setup, cost))
-            folder.limits.write(measured_limits(setup.device))
-            if study.probes and cost.mode == "train":
-                folder.probe_price.write(measure_probes(setup, cost, study.probes))
-        else:
-            folder.cost.write(measure(setup, cost))
-        attempt.progress.state = "done"
-    attempt.end()
-    attempt.pass_on_interrupt()
-
-
-def set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
-    """A cost trial set up on this machine, with the weights it asks for."""
-    trial = attempt.trial
-    engine, _ = engine_for(trial.settings, [])
-    setup = _set_up(attempt, load, engine.name)
-    if trial.weights_of is not None:
-        load_weights(setup, run.trial(trial.weights_of))
-    return setup
-
-
-def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
-    trial = attempt.trial
-    prepare_process(trial.settings)
-    workload = load.workload(trial.workload)
-    if load.was_changed(trial.workload):
-        attempt.notes.append(note("code_changed", workload=trial.workload))
-    data = load.data(trial.workload, trial.settings)
-    setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
-    attempt.record_setup(setup, {"engine": engine})
-    return setup
-
-
-def _instruments(study: Study, trial: Trial) -> list[Instrument]:
-    chosen: list[Instrument] = [CurveWriter()]
-    if trial.seed == study.seeds[0]:
-        chosen.append(Network())
-    is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
-    board = TensorBoard(shows_samples=is_first)
-    if study.probes:
-        # Before TensorBoard, which closes its file at the end: the last values must still go there.
-        chosen.append(Probes(study.probes, [board.probe_logged] if study.tensorboard else []))
-    if study.tensorboard:
-        chosen.append(board)
-    if study.keeps_weights:
-        chosen.append(Weights())
-    return chosen
+        self._process.close()

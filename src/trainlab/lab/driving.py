@@ -23,9 +23,9 @@ from trainlab.workloads.reference import BUILTIN, check_reference
 if TYPE_CHECKING:
     from trainlab.execute.executors import Executor
     from trainlab.execute.jobs import AskedJobs
-    from trainlab.execute.launch import Launcher
     from trainlab.plan import Group
     from trainlab.train.callbacks import Instrument
+    from trainlab.train.loader import Loader
     from trainlab.workloads.workload import Workload
 
     NextStage = Callable[[Run], tuple[Group, ...]]
@@ -79,43 +79,32 @@ def drive(
     takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
     given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
     """
-    from trainlab.execute.jobs import (
-        are_processes_asked,
-        check_jobs,
-        check_processes_sendable,
-        check_timeout,
-    )
-    from trainlab.execute.launch import Launcher
+    from trainlab.execute import launch
+    from trainlab.execute.jobs import are_processes_asked, check_jobs, check_place
     from trainlab.execute.lease import leased
     from trainlab.execute.planned_run import start_run
     from trainlab.plan import plan
 
     watcher, given, folder = watcher or Watcher(), workloads or {}, Path.cwd()
-    jobs = check_without_torch(
-        asked, where, out=out, on=on, jobs=jobs, many=many, given=given, instruments=instruments
-    )
-    check_timeout(trial_timeout_s, on, has_instruments=bool(instruments))
+    has_objects = {"has_workload": bool(given), "has_instruments": bool(instruments)}
+    jobs = check_place(on, jobs, trial_timeout_s, **has_objects)
+    check_without_torch(asked, where, out=out, many=many, given=given)
     has_processes = asked.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
-    has_objects = bool(given or instruments)
-    launcher = Launcher()
-    if on in FORKED and (has_processes or not has_objects):
-        launcher.prepare(_threads_expected(asked, jobs))  # it imports torch while this process does
+    if on in FORKED and (has_processes or not any(has_objects.values())):
+        launch.prepare()  # it imports torch while this process does
     sent = given if has_processes and on != "inline" else {}
-    with _executing(
-        on, jobs, trial_timeout_s, launcher, watcher, given, instruments, sent
-    ) as executor:
+    with _executing(on, jobs, trial_timeout_s, watcher, given, instruments, sent) as parts:
+        load, executor = parts
         if isinstance(asked, Study):
             study = asked
             _preflight(executor, study, watcher)
         else:
-            facts = facts_of(asked, executor.facts)
+            facts = facts_of(asked, load)
             study = resolve(asked, facts, where, many=many)
             each_device = asks_each_device(asked)
             devices = _preflight(executor, study, watcher, each_device=each_device)
             study = resolve(asked, facts, where, devices=devices, many=many)
-        check_jobs(jobs, on, study)
-        most = max(cell.settings.processes for cell in study.all_cells)
-        check_processes_sendable(most, has_objects=has_objects)
+        check_jobs(jobs, on, study, has_objects=any(has_objects.values()))
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
         watcher.planned(study)
         started = start_run(
@@ -142,8 +131,7 @@ def go_on(
     watcher: Watcher | None = None,
 ) -> Outcome:
     """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
-    from trainlab.execute.jobs import likely_threads
-    from trainlab.execute.launch import Launcher
+    from trainlab.execute import launch
     from trainlab.execute.lease import leased
     from trainlab.execute.planned_run import check_resumable, mark_interrupted, unfinished_groups
 
@@ -158,13 +146,10 @@ def go_on(
         num_trials = len(run.study().trials)
         watcher.resumed(sum(len(group.trials) for group in groups), num_trials)
         if groups or max(study.looks, default=0) > len(study.seeds):
-            on, jobs, limit_s = record.on, record.jobs, record.trial_timeout_s
-            launcher = Launcher()
-            if on in FORKED:
-                decided, several = record.side_by_side, jobs not in ("auto", 1)
-                threads = likely_threads(jobs, ()) if several else None
-                launcher.prepare(threads if decided is None else decided.threads)
-            with _executing(on, jobs, limit_s, launcher, watcher) as executor:
+            if record.on in FORKED:
+                launch.prepare()
+            limit_s = record.trial_timeout_s
+            with _executing(record.on, record.jobs, limit_s, watcher) as (_, executor):
                 _preflight(executor, study, watcher)
                 was_cut = _run_stages(run, executor, groups, next_stage, budget_s, watcher)
         _write_tables(run, watcher)
@@ -176,26 +161,24 @@ def _executing(
     on: str,
     jobs: "AskedJobs",
     trial_timeout_s: float | None,
-    launcher: "Launcher",
     watcher: Watcher,
-    workloads: "Mapping[str, Workload] | None" = None,
+    given: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
-    sent: "Mapping[str, Workload] | None" = None,
-) -> "Iterator[Executor]":
-    """What runs trials, once torch is there. `sent` are those objects that fresh processes must get.
-    Inside, signals interrupt; what trials change in this process is as before afterwards."""
-    with closing(launcher):
-        with watcher.status("starting_torch"):
-            from trainlab.execute.executors import executor_for
-            from trainlab.execute.signals import signals_interrupt
-            from trainlab.machine.process_state import process_restored
-            from trainlab.train.loader import Loader
-            from trainlab.workloads.find import sent_files
-        with sent_files(sent or {}) as files:
-            load = Loader(workloads, files=files)
-            executor = executor_for(on, load, instruments, jobs, launcher, trial_timeout_s)
-            with closing(executor), process_restored(), signals_interrupt():
-                yield executor
+    to_send: "Mapping[str, Workload] | None" = None,
+) -> "Iterator[tuple[Loader, Executor]]":
+    """What runs trials, once torch is there, and what loads workloads; `to_send` are those objects that
+    fresh processes must get. Inside, signals interrupt; what trials change in this process is as before
+    afterwards."""
+    with watcher.status("starting_torch"):
+        from trainlab.execute.executors import executor_for
+        from trainlab.execute.signals import signals_interrupt
+        from trainlab.machine.process_state import process_restored
+        from trainlab.train.loader import Loader
+        from trainlab.workloads.find import sent
+    load = Loader(given, sent=sent(to_send or {}))
+    executor = executor_for(on, load, instruments, jobs, trial_timeout_s)
+    with closing(executor), process_restored(), signals_interrupt():
+        yield load, executor
 
 
 def _preflight(
@@ -232,44 +215,39 @@ def _run_groups(
     deadline_s: float,
     watcher: Watcher,
 ) -> bool:
-    """Runs the groups, and further seeds while a comparison is open; whether it was interrupted."""
+    """Runs the groups, and, look by look, further seeds while a comparison is open; whether it was
+    interrupted."""
+    from trainlab.analysis.evidence import gather
+    from trainlab.analysis.factors import open_comparisons
+    from trainlab.execute.planned_run import add_seeds
     from trainlab.execute.signals import EndAtOnce, interrupted_after
 
-    time_is_up = threading.Event()
+    def is_over() -> bool:
+        return time.monotonic() > deadline_s
+
+    study, time_is_up = run.study().to_study(str(run.study_file)), threading.Event()
     try:
         with interrupted_after(deadline_s - time.monotonic(), time_is_up):
-            for some in _with_seeds(run, groups, watcher):
-                with watcher.running(run):
-                    executor.run(run, some, lambda: time.monotonic() > deadline_s)
-                if time.monotonic() > deadline_s:
+            with watcher.running(run):
+                executor.run(run, groups, is_over)
+            for num_seeds in (number for number in study.looks[1:] if number > len(study.seeds)):
+                if is_over():
                     break
+                with watcher.status("counting_decided"):
+                    left = open_comparisons(gather(run))
+                if not left.num_open:
+                    if left.num_hopeless:
+                        watcher.gave_up(left.num_hopeless)
+                    break
+                groups = add_seeds(run, num_seeds)
+                watcher.added(left.num_open, num_seeds)
+                with watcher.running(run):
+                    executor.run(run, groups, is_over)
     except EndAtOnce:
         raise
     except KeyboardInterrupt:
         return not time_is_up.is_set()
     return False
-
-
-def _with_seeds(
-    run: Run, groups: "tuple[Group, ...]", watcher: Watcher
-) -> "Iterator[tuple[Group, ...]]":
-    """These groups; then, look by look, further seeds while a comparison is open."""
-    from trainlab.analysis.evidence import gather
-    from trainlab.analysis.factors import open_comparisons
-    from trainlab.execute.planned_run import add_seeds
-
-    yield groups
-    study = run.study().to_study(str(run.study_file))
-    for num_seeds in (number for number in study.looks[1:] if number > len(study.seeds)):
-        with watcher.status("counting_decided"):
-            left = open_comparisons(gather(run))
-        if not left.num_open:
-            if left.num_hopeless:
-                watcher.gave_up(left.num_hopeless)
-            return
-        groups = add_seeds(run, num_seeds)
-        watcher.added(left.num_open, num_seeds)
-        yield groups
 
 
 def _write_tables(run: Run, watcher: Watcher) -> None:
@@ -289,9 +267,10 @@ def planned(
     many: bool = False,
 ) -> Study:
     """The study that a question asks for; imports torch only for a user's own workload."""
-    from trainlab.execute.jobs import check_jobs
+    from trainlab.execute.jobs import check_jobs, check_place
 
-    jobs = check_without_torch(question, where, out=out, on=on, jobs=jobs, many=many)
+    jobs = check_place(on, jobs)
+    check_without_torch(question, where, out=out, many=many)
     study = resolve(question, facts_of(question), where, many=many)
     check_jobs(jobs, on, study)
     return study
@@ -302,23 +281,16 @@ def check_without_torch(
     where: str,
     *,
     out: Path | None,
-    on: str,
-    jobs: "AskedJobs",
     many: bool,
     given: Mapping[str, object] | None = None,
-    instruments: Sequence[object] = (),
-) -> "AskedJobs":
-    """Raises what is wrong and can be seen without torch, which takes seconds to start; gives the jobs."""
-    from trainlab.execute.jobs import check_executor, check_sendable, jobs_of
+) -> None:
+    """Raises what is wrong and can be seen without torch, which takes seconds to start."""
     from trainlab.machine.host import check_capacity
 
-    check_executor(on)
-    jobs = jobs_of(jobs)
-    check_sendable(jobs, on, has_workload=bool(given), has_instruments=bool(instruments))
     if out is not None:
         check_unused(out)
     if isinstance(asked, Study):
-        return jobs
+        return
     if asked.workload in BUILTIN:
         entry = BUILTIN[asked.workload]
         study = resolve(asked, entry.facts, where, many=many)
@@ -330,31 +302,12 @@ def check_without_torch(
         check_values(asked, where)
         check_reference(asked.workload, where if where.endswith(".toml") else "")
     check_capacity(asked_values(asked, "threads"), asked_values(asked, "device"))
-    return jobs
 
 
-def facts_of(
-    question: Question, ask: "Callable[[str], WorkloadFacts] | None" = None
-) -> WorkloadFacts:
-    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them, here or
-    by whom we ask."""
+def facts_of(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
+    """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them."""
     if question.workload in BUILTIN:
         return BUILTIN[question.workload].facts
-    if ask is None:
-        from trainlab.train.loader import Loader
+    from trainlab.train.loader import Loader
 
-        return Loader().workload(question.workload).facts
-    return ask(question.workload)
-
-
-def _threads_expected(asked: Question | Study, jobs: "AskedJobs") -> int | None:
-    """Of the processes that learn trials will run in, as far as that shows before torch is there."""
-    from trainlab.execute.jobs import likely_threads
-
-    if isinstance(asked, Study):
-        return likely_threads(jobs, ()) if asked.num_learn > 1 else None
-    several = asked.seeds != 1 or asked.vary or asked.cells
-    if asked.learn and jobs != 1 and several:
-        return likely_threads(jobs, asked_values(asked, "device"))
-    threads = asked_values(asked, "threads")
-    return threads[0] if threads and isinstance(threads[0], int) else None
+    return (load or Loader()).workload(question.workload).facts

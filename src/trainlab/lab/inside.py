@@ -184,7 +184,7 @@ class WatchedLoop:
     def _record(self, watched: WholeWatch, attempt: Attempt, *, is_cut: bool) -> None:
         """What is known however it ended; `is_cut`: before its end, and more might have been seen then."""
         attempt.load = self._meter.read()
-        attempt.record_script(watched.facts)
+        attempt.engine_facts.update(watched.facts)
         attempt.progress = watched.progress
         record = attempt.folder.watched.read()
         attempt.progress.total_s = record.total_s

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -18,13 +18,11 @@ from typing import Any
 from trainlab.errors import RecordError
 from trainlab.lab.run_progress import (
     Activity,
-    Onlooker,
-    Overview,
+    RunProgress,
     Watcher,
-    end_text,
+    ended_lines,
     progress_line,
     running_lines,
-    trial_label,
 )
 from trainlab.language import environment_language
 from trainlab.record.run_folder import RunFolder
@@ -59,13 +57,13 @@ class NotebookWatcher(Watcher):
     @contextmanager
     def running(self, run: RunFolder) -> Iterator[None]:
         """Looks again and again, and once more when all is over."""
-        onlooker, is_over = Onlooker(run), threading.Event()
+        progress, is_over = RunProgress(run), threading.Event()
 
         def watch() -> None:
             pause_s = 0.0
             while not is_over.wait(pause_s):
                 begun_s = time.monotonic()
-                self._look(onlooker)
+                self._look(progress)
                 pause_s = max(POLL_S, (time.monotonic() - begun_s) / LOOK_SHARE)
 
         # A kernel knows by its context which cell an output belongs to.
@@ -77,14 +75,14 @@ class NotebookWatcher(Watcher):
         finally:
             is_over.set()
             thread.join()
-            self._look(onlooker)
+            self._look(progress)
 
-    def _look(self, onlooker: Onlooker) -> None:
-        try:
-            overview = onlooker.look()
-        except (OSError, RecordError):
-            return  # told when the run is read
-        self._output.show(_lines(overview, self._words), _share_done(overview))
+    def _look(self, progress: RunProgress) -> None:
+        with suppress(OSError, RecordError):  # told when the run is read
+            progress.look()
+            failed = ended_lines(progress, "failed", self._words, MOST_LINES)
+            below = [*failed, *running_lines(progress, self._words)][:MOST_LINES]
+            self._output.show([progress_line(progress, self._words), *below], progress.share_done())
 
 
 class _Output:
@@ -117,27 +115,6 @@ def _html(lines: Sequence[str], share: float | None) -> str:
     return f'<div class="trainlab-progress"><div>{bar}<b>{first}</b></div>{inner}</div>'
 
 
-def _lines(overview: Overview, words: Words) -> list[str]:
-    is_study = len({trial.cell for trial in overview.trials}) > 1
-    running = list(running_lines(overview, words))
-    failed = [
-        f"{trial_label(trial, words, is_study=is_study)}{words('colon')}{end_text(trial, words)}"
-        for trial in overview.in_state("failed")
-    ]
-    return [progress_line(overview, words), *[*failed, *running][:MOST_LINES]]
-
-
-def _share_done(overview: Overview) -> float:
-    """Of all trials; one that runs counts by its own share."""
-    done = sum(trial.is_finished for trial in overview.trials)
-    begun = sum(
-        len(group.trials) * (group.last.share or 0.0)
-        for group in overview.running
-        if group.last is not None and not all(trial.is_finished for trial in group.trials)
-    )
-    return min(1.0, (done + begun) / len(overview.trials)) if overview.trials else 1.0
-
-
 # Where Python is typed in: whether that is a notebook, and what watches a run there.
 
 
@@ -158,7 +135,4 @@ def session_words(lang: str | None = None) -> Words:
 
 def session_watcher() -> Watcher:
     """Shows progress in a notebook; elsewhere nothing is shown, as from any function."""
-    if not is_notebook():
-        return Watcher()
-
-    return NotebookWatcher(session_words())
+    return NotebookWatcher(session_words()) if is_notebook() else Watcher()

@@ -259,7 +259,7 @@ class DiagnosisStage:
     def groups(self, run: Run) -> "tuple[Group, ...]":
         """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
         them already."""
-        from trainlab.execute.planned_run import add_cells
+        from trainlab.execute.planned_run import add_groups
         from trainlab.machine.host import usable_vcpus
         from trainlab.plan import bench_of
 
@@ -282,7 +282,7 @@ class DiagnosisStage:
         study = self._study.model_copy(update={"cells": cells, "cost": cost})
         numbers = range(1, cost.processes + 1)
         groups = tuple(group for number in numbers for group in bench_of(study, "train", number))
-        add_cells(run, study, groups)
+        add_groups(run, groups, study)
         return groups
 
     def written(self, outcome: Outcome) -> DiagnosisRecord | None:

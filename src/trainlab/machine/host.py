@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -35,7 +35,10 @@ def capture(folder: Path) -> Environment:
     commit, dirty = _git(folder)
     gpus, driver = _gpus()
     cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
-    versions = dict(_versions())
+    versions = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return Environment(
         host=platform.node(),
         cpu=cpu_model(),
@@ -74,34 +77,48 @@ def usable_vcpus() -> int:
 
 
 def cpu_model() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("model name", "Model"):
-                return " ".join(value.split())
-        # On ARM the kernel names no model; lscpu knows the makers' numbers.
-        for line in (_output(["lscpu"]) or "").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "Model name" and value.strip() not in ("", "-"):
-                return f"{value.strip()} ({platform.machine()})"
     if sys.platform == "darwin":
         return _output(["sysctl", "-n", "machdep.cpu.brand_string"]) or platform.machine()
+    # On ARM the kernel names no model; lscpu knows the makers' numbers.
+    places = {"/proc/cpuinfo": ("model name", "Model"), "lscpu": ("Model name",)}
+    for place, names in places.items() if sys.platform == "linux" else ():
+        told = _output(["lscpu"]) if place == "lscpu" else Path(place).read_text(errors="replace")
+        for name, _, value in (line.partition(":") for line in (told or "").splitlines()):
+            if name.strip() in names and value.strip() not in ("", "-"):
+                model = " ".join(value.split())
+                return f"{model} ({platform.machine()})" if place == "lscpu" else model
     return platform.processor() or platform.machine()
 
 
 def _os_name() -> str:
-    if sys.platform == "linux":
-        try:
-            return platform.freedesktop_os_release()["PRETTY_NAME"]
-        except (OSError, KeyError):
-            return "Linux"
     if sys.platform == "darwin":
         return f"macOS {platform.mac_ver()[0]}"
+    with suppress(OSError, KeyError):
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
     return f"{platform.system()} {platform.version()}"
 
 
 def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
+    """Each as the driver names it, and the driver's version."""
     import pynvml
+
+    def queried(call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
+            return None
+
+    def described(handle: Any) -> Gpu:
+        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+        return Gpu(
+            name=pynvml.nvmlDeviceGetName(handle),
+            memory_gib=None if memory is None else round(memory.total / 2**30, 1),
+            power_limit_w=None if power_mw is None else power_mw / 1000,
+            sm_clock_max_mhz=queried(
+                pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM
+            ),
+        )
 
     try:
         pynvml.nvmlInit()
@@ -109,34 +126,9 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
         return (), None
     try:
         handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return tuple(map(_gpu, handles)), pynvml.nvmlSystemGetDriverVersion()
+        return tuple(map(described, handles)), pynvml.nvmlSystemGetDriverVersion()
     finally:
         pynvml.nvmlShutdown()
-
-
-def _gpu(handle: Any) -> Gpu:
-    import pynvml
-
-    def queried(call: Any, *arguments: Any) -> Any:
-        try:
-            return call(handle, *arguments)
-        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
-            return None
-
-    memory = queried(pynvml.nvmlDeviceGetMemoryInfo)
-    power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit)
-    return Gpu(
-        name=pynvml.nvmlDeviceGetName(handle),
-        memory_gib=None if memory is None else round(memory.total / 2**30, 1),
-        power_limit_w=None if power_mw is None else power_mw / 1000,
-        sm_clock_max_mhz=queried(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM),
-    )
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            yield name, metadata.version(name)
 
 
 def tf32_modes() -> dict[str, bool]:
@@ -179,12 +171,6 @@ def copies_that_fit() -> int:
 def cpus_text(number: int) -> str:
     """`1 CPU`, `4 CPUs`."""
     return "1 CPU" if number == 1 else f"{number} CPUs"
-
-
-def may_use_gpu(devices: Iterable[Any]) -> bool:
-    """Whether one of these devices is likely a GPU: torch is not asked."""
-    has_gpu = Path("/dev/nvidiactl").exists() or sys.platform == "darwin"
-    return has_gpu and set(devices) != {"cpu"}
 
 
 def num_killed_for_memory() -> int:

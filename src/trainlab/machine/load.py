@@ -30,9 +30,10 @@ class CpuTimes:
 def cpu_times() -> CpuTimes:
     """Now. Systems count in ticks of 10 ms: over less than a tenth of a second it says little."""
     machine, own = psutil.cpu_times(), os.times()
+    kinds = ("user", "nice", "system", "irq", "softirq")
     return CpuTimes(
         at_s=time.monotonic(),
-        busy_s=_busy(machine),
+        busy_s=sum(getattr(machine, name, 0.0) for name in kinds),
         stolen_s=getattr(machine, "steal", 0.0),
         own_s=own.user + own.system,
     )
@@ -51,31 +52,18 @@ class LoadMeter:
 
 
 def load_record(others_cores: float, stolen_cores: float, load_before: float | None) -> LoadRecord:
-    """With what else is known of the CPUs now."""
+    """With what else is known of the CPUs now; not every system tells all of it."""
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     return LoadRecord(
         load_before=load_before,
         others_cores=others_cores,
         stolen_cores=stolen_cores,
         cpu_mhz=getattr(psutil.cpu_freq(), "current", None),
-        governor=_governor(),
-        affinity=_affinity(),
+        governor=governor.read_text().strip() if governor.exists() else None,
+        affinity=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
     )
 
 
 def load_average() -> float | None:
     """Over the last minute; Windows has no such average."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-
-
-def _busy(times: object) -> float:
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
-
-
-def _affinity() -> list[int] | None:
-    """The vCPUs this process may use; not every system tells."""
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-
-
-def _governor() -> str | None:
-    path = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return path.read_text().strip() if path.exists() else None

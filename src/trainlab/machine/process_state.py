@@ -29,14 +29,14 @@ SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
 """What code may switch in torch for its whole process: how each is read and set."""
 DENORMAL_BITS = 0x10000
 """As a float32 about 9e-41; given as bits, since making it from a number would flush it already."""
-_ENOUGH_FOR_ALL_THREADS = 1 << 20
+ENOUGH_FOR_ALL_THREADS = 1 << 20
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-_KEEP = {M_TRIM_THRESHOLD: 2**31 - 1, M_MMAP_MAX: 0}
-_GIVE_BACK = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65536}
+KEPT = {M_TRIM_THRESHOLD: 2**31 - 1, M_MMAP_MAX: 0}
+GIVEN_BACK = {M_TRIM_THRESHOLD: 128 * 1024, M_MMAP_MAX: 65536}
 """glibc's own defaults; that it adjusts the first by itself is over once it has been set."""
-_keeps = False
+_keeps_memory = False
 MOST_BLOCKS = 16
-SMALLEST_LOG2, LARGEST_LOG2 = 10, 22
+SIZES_LOG2 = (10, 22)
 """Of their sizes in bytes: from part of a page to more than most caches hold."""
 
 
@@ -58,7 +58,7 @@ def process_state() -> dict[str, Any]:
     """What the process was really told, for the record."""
     return {
         "threads": torch.get_num_threads(),
-        "allocator_keeps_memory": keeps_freed_memory(),
+        "allocator_keeps_memory": _keeps_memory,
         "flushes_denormals": flushes_denormals(),
     }
 
@@ -68,48 +68,42 @@ def process_restored() -> Iterator[None]:
     """After this block the process computes as it did before, where it did: a caller's own work comes after
     ours."""
     # Asked of this thread alone: torch's threads must not start before `prepare_process`.
-    threads, keeps, flushes = torch.get_num_threads(), keeps_freed_memory(), _num_denormal(1) == 0
+    keeps, flushes = _keeps_memory, _num_denormal(1) == 0
     folder = Path.cwd()
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
         with torch_restored():
             yield
     finally:
-        torch.set_num_threads(threads)
         os.chdir(folder)
         torch.set_flush_denormal(flushes)
-        if keeps_freed_memory() and not keeps:
-            release_freed_memory()
+        if not keeps:
+            keep_freed_memory(keep=False)
         if device is not None:
             torch.cuda.set_device(device)
 
 
 @contextmanager
-def torch_restored() -> Iterator[None]:
-    """After this block torch is switched as it was before."""
-    values = torch_switches()
+def torch_restored() -> Iterator[Callable[[], None]]:
+    """After this block torch is switched as it was before, and whenever what is given is called."""
+    values, threads = [read() for read, _ in SWITCHES], torch.get_num_threads()
+
+    def restore() -> None:
+        torch.set_num_threads(threads)
+        for (read, switch), value in zip(SWITCHES, values, strict=True):
+            if read() != value:  # nothing else is touched
+                switch(value)
+
     try:
-        yield
+        yield restore
     finally:
-        switch_torch(values)
-
-
-def torch_switches() -> list[Any]:
-    """The switches as they are."""
-    return [read() for read, _ in SWITCHES]
-
-
-def switch_torch(values: list[Any]) -> None:
-    """Sets what has been switched since; touches nothing else."""
-    for (read, switch), value in zip(SWITCHES, values, strict=True):
-        if read() != value:
-            switch(value)
+        restore()
 
 
 def flushes_denormals() -> bool | None:
     """Whether all of torch's threads do; None where only some do."""
-    left = _num_denormal(_ENOUGH_FOR_ALL_THREADS)
-    return None if 0 < left < _ENOUGH_FOR_ALL_THREADS else left == 0
+    left = _num_denormal(ENOUGH_FOR_ALL_THREADS)
+    return None if 0 < left < ENOUGH_FOR_ALL_THREADS else left == 0
 
 
 def _num_denormal(count: int) -> int:
@@ -119,36 +113,21 @@ def _num_denormal(count: int) -> int:
     return int(tiny.view(torch.float32).mul(0.5).view(torch.int32).count_nonzero())
 
 
-def keep_freed_memory() -> bool:
-    """Tells glibc, for this whole process, to keep freed memory for reuse; False for other allocators.
+def keep_freed_memory(*, keep: bool = True) -> None:
+    """Tells glibc, for this whole process, to keep freed memory for reuse, or to give it back again.
 
     Else it returns large freed blocks to the system at once, and the next step pays a page fault for every
     4 KiB of them; whether it does depends on how the heap came to lie. The same update of mnist-cnn at
     batch 1 took 5 ms in one process and 10 to 18 ms in the next (2026-11-15, two cores).
     """
-    global _keeps
-    _keeps = _keeps or _tell(_KEEP)
-    return _keeps
-
-
-def release_freed_memory() -> None:
-    """Tells glibc to give memory back again, and what it has kept until now."""
-    global _keeps
-    if _keeps and _tell(_GIVE_BACK):
-        ctypes.CDLL(None).malloc_trim(0)
-        _keeps = False
-
-
-def keeps_freed_memory() -> bool:
-    """Whether this process has been told to."""
-    return _keeps
-
-
-def _tell(wishes: dict[int, int]) -> bool:
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all(mallopt(name, value) == 1 for name, value in wishes.items())
+    global _keeps_memory
+    if keep == _keeps_memory or platform.libc_ver()[0] != "glibc":
+        return
+    libc, wishes = ctypes.CDLL(None), KEPT if keep else GIVEN_BACK
+    if all(libc.mallopt(name, value) == 1 for name, value in wishes.items()):
+        _keeps_memory = keep
+    if not keep:
+        libc.malloc_trim(0)
 
 
 @contextmanager
@@ -162,10 +141,7 @@ def random_layout(rng: random.Random | None = None) -> Iterator[None]:
     """
     # Of its own: the random numbers of the process are the training's.
     rng = rng or random.Random()  # noqa: S311  no secret
-    sizes = [
-        int(2 ** rng.uniform(SMALLEST_LOG2, LARGEST_LOG2))
-        for _ in range(rng.randint(1, MOST_BLOCKS))
-    ]
+    sizes = [int(2 ** rng.uniform(*SIZES_LOG2)) for _ in range(rng.randint(1, MOST_BLOCKS))]
     blocks: list[torch.UntypedStorage] = []
     with suppress(RuntimeError):
         # No tensors: these lie where the user's default device says, and may be filled.

@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import psutil
 
@@ -34,18 +34,14 @@ def machine_identity() -> str:
 def start_mark(pid: int) -> str | None:
     """When a process was started, in a form that tells it from a later one of the same id; None where it
     has ended."""
-    if (PROC / "self/stat").exists():
-        try:
+    with suppress(OSError, psutil.Error):
+        if (PROC / "self/stat").exists():
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            return None
-        return None if fields[STATE] in "ZX" else fields[STARTED]
-    try:
+            return None if fields[STATE] in "ZX" else fields[STARTED]
         process = psutil.Process(pid)
-        is_dead = process.status() == psutil.STATUS_ZOMBIE
-        return None if is_dead else f"{process.create_time():.2f}"
-    except psutil.Error:
-        return None
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return f"{process.create_time():.2f}"
+    return None
 
 
 def process_age_s() -> float:
@@ -87,63 +83,43 @@ def end_with_parent(by: int = signal.SIGKILL) -> None:
     threading.Thread(target=leave_as_orphan, daemon=True).start()
 
 
-GONE = frozenset({errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN})
-"""Nobody is left to read."""
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
-
 def open_closed_streams() -> None:
     """Where a standard stream was closed (`>&-`), what is printed to it is dropped: else the next file that
     is opened would take its place."""
-    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        with suppress(OSError):
             os.fstat(descriptor)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != descriptor:
-                os.dup2(opened, descriptor)
-                os.close(opened)
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+            continue
+        os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+        setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
+
+
+GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN)
+"""Nobody is left to read."""
 
 
 class _LastingFile(io.FileIO):
-    """A file; what it cannot take for certain reasons is dropped."""
-
-    def __init__(self, descriptor: int, forgiven: frozenset[int]) -> None:
-        super().__init__(descriptor, "wb", closefd=False)
-        self._forgiven = forgiven
+    """Standard output or errors; what nobody reads is dropped, and all errors that cannot be told."""
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno in self._forgiven:
+            if error.errno in GONE or self.fileno() == 2:
                 return memoryview(data).nbytes
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), self.fileno()
-            )  # said once, not as Python ends too
+            # Said once, not as Python ends too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             reason = error.strerror or str(error)
             raise OutputError(f"standard output: cannot be written: {reason}") from None
 
 
-def lasting_stream(stream: TextIO, forgiven: frozenset[int] = GONE | FULL) -> TextIO:
-    """The stream, with what it cannot take dropped: where nobody reads any more, or a disk is full. What is
-    not valid Unicode is escaped."""
-    stream.flush()
-    raw = _LastingFile(stream.fileno(), forgiven)
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding=stream.encoding,
-        errors="backslashreplace",
-        line_buffering=True,
-    )
-
-
 def outlast_terminal() -> None:
     """For a command: it goes on without its terminal, or without whoever read its output. A full disk under
-    its output is an error still."""
-    for name, forgiven in (("stdout", GONE), ("stderr", GONE | FULL)):
-        # One that is no file, or was closed from the start, has nothing to lose.
-        with suppress(AttributeError, ValueError):
-            setattr(sys, name, lasting_stream(getattr(sys, name), forgiven))
+    its output is an error still. What is not valid Unicode is escaped."""
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        stream.flush()
+        raw = io.BufferedWriter(_LastingFile(descriptor, "wb", closefd=False))
+        lasting = io.TextIOWrapper(
+            raw, encoding=stream.encoding, errors="backslashreplace", line_buffering=True
+        )
+        setattr(sys, "stderr" if descriptor == 2 else "stdout", lasting)

@@ -22,39 +22,37 @@ class Loader:
         self,
         given: Mapping[str, Workload] | None = None,
         code: str | None = None,
-        files: Mapping[str, str] | None = None,
+        sent: Mapping[str, bytes] | None = None,
     ) -> None:
-        """`code`: the fingerprint that the workload had when the run began, where that is known; `files`:
-        those with which workloads given as objects are sent to fresh processes."""
+        """`code`: the fingerprint that the workload had when the run began, where that is known; `sent`:
+        workloads given as objects, as fresh processes get them."""
         self._workloads = dict(given or {})
-        self.files = dict(files or {})
+        self.sent = dict(sent or {})
         self._code = code
-        self._codes: dict[str, str | None] = {}
         self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference. What its file draws as it is imported,
         data say, is the same in every process."""
         if reference not in self._workloads:
-            file = self.files.get(reference)
+            content = self.sent.get(reference)
             with seeded(0, "workload"):
-                found = find_workload(reference) if file is None else received(file, reference)
+                found = received(content, reference) if content else find_workload(reference)
             self._workloads[reference] = found
         return self._workloads[reference]
 
     def known_code(self, reference: str) -> str | None:
-        """The fingerprint of a workload's code as it was loaded here or checked for us; None where it was
-        not."""
+        """The fingerprint of a workload's code as it was loaded here; None where it was not."""
         workload = self._workloads.get(reference)
-        return self._codes.get(reference) if workload is None else workload.code
-
-    def learn_code(self, reference: str, code: str | None) -> None:
-        """The fingerprint, where another process has loaded the workload to check it."""
-        self._codes[reference] = code
+        return None if workload is None else workload.code
 
     def was_changed(self, reference: str) -> bool:
         """Whether the code of a workload is another than when the run began."""
         return self._code not in (None, self.workload(reference).code)
+
+    def forget_data(self) -> None:
+        """Other processes train with it: this one has only checked it."""
+        self._datasets.clear()
 
     def data(self, reference: str, settings: TrainSpec) -> Dataset:
         """The workload's data as the settings ask for it: so many training samples of it, a part of them

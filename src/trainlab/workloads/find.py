@@ -1,18 +1,15 @@
 """Finds a workload by what the user wrote: a built-in's name, `file.py:name` or `package.module:name`.
 
-One that was given as an object goes to fresh processes of this machine as a file, in a folder that only
-this user can read: what is importable by its name, as in any pickle; what was typed into a notebook, a
-session or a script by value.
+One that was given as an object goes to fresh processes of this machine as a pickle: what is importable by
+its name; what was typed into a notebook, a session or a script by value.
 """
 
 import importlib
 import importlib.util
 import pickle
 import sys
-import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -85,33 +82,29 @@ def _error_text(error: BaseException) -> str:
     return str(error) if own else f"{type(error).__name__}: {said_by(error)}"
 
 
-@contextmanager
-def sent_files(workloads: Mapping[str, Workload]) -> Iterator[dict[str, str]]:
-    """The file of each workload, by the name that a study has for it; WorkloadError where one holds what no
-    other process can have, such as an open file."""
-    with tempfile.TemporaryDirectory(prefix="trainlab-sent-") as folder:
-        files = {}
-        for number, (name, workload) in enumerate(workloads.items()):
-            # Both are kept in the object: a fresh process could not look at its source again.
-            assert workload.code is not None
-            assert workload.facts is not None
-            file = Path(folder, f"{number}.pickle")
-            try:
-                file.write_bytes(cloudpickle.dumps(workload))
-            except TrainlabError:
-                raise
-            except Exception as error:
-                reason = _error_text(error).partition("\n")[0]
-                rule = f"cannot go to a fresh process: {reason}; name it as FILE.py:NAME"
-                raise WorkloadError(f"{workload.name}: {rule}") from error
-            files[name] = str(file)
-        yield files
+def sent(workloads: Mapping[str, Workload]) -> dict[str, bytes]:
+    """Each workload as a fresh process gets it; WorkloadError where one holds what no other process can
+    have, such as an open file."""
+    found = {}
+    for name, workload in workloads.items():
+        # Both are kept in the object: a fresh process could not look at its source again.
+        assert workload.code is not None
+        assert workload.facts is not None
+        try:
+            found[name] = cloudpickle.dumps(workload)
+        except TrainlabError:
+            raise
+        except Exception as error:
+            reason = _error_text(error).partition("\n")[0]
+            rule = f"cannot go to a fresh process: {reason}; name it as FILE.py:NAME"
+            raise WorkloadError(f"{workload.name}: {rule}") from error
+    return found
 
 
-def received(file: str, name: str) -> Workload:
-    """The workload in a file that this user's driver has written; WorkloadError where it cannot be had."""
+def received(content: bytes, name: str) -> Workload:
+    """The workload that this user's driver has sent; WorkloadError where it cannot be had."""
     try:
-        workload = pickle.loads(Path(file).read_bytes())  # noqa: S301  from the driver of this process
+        workload = pickle.loads(content)  # noqa: S301  from the driver of this process
     except Exception as error:
         reason = f"{type(error).__name__}: {said_by(error)}"
         raise WorkloadError(f"{name}: a fresh process cannot make it: {reason}") from error

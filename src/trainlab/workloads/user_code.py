@@ -4,8 +4,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -40,8 +39,7 @@ class Running:
         self._field = field
 
     def __enter__(self) -> None:
-        if _listener is not None:
-            _listener(self._field)
+        pass
 
     def __exit__(
         self,
@@ -61,27 +59,6 @@ MODEL, LOSS, PREPARE, BACKWARD = map(Running, ("model", "loss", "prepare", "back
 STEP, EVALUATE, UPDATE = map(Running, ("step", "evaluate", "update"))
 DATA, OPTIMIZER, SCHEDULE = map(Running, ("data", "optimizer", "optimizer.schedule"))
 FILE = Running("import")
-
-
-_listener: Callable[[str], None] | None = None
-
-
-@contextmanager
-def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Inside this block, in all threads, the listener is told which field of the workload is about to
-    run."""
-    global _listener
-    _listener = listener
-    try:
-        yield
-    finally:
-        _listener = None
-
-
-def about_to_run(field: str) -> None:
-    """Tells whoever listens."""
-    if _listener is not None:
-        _listener(field)
 
 
 def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
@@ -113,15 +90,6 @@ class UserMistake:
         return mistake_line(self.line, self.field, self.kind, self.message)
 
 
-class ToldMistakeError(Exception):
-    """A mistake that the user's code made in another process."""
-
-    def __init__(self, mistake: UserMistake) -> None:
-        super().__init__(f"in another process:\n{mistake.trace.rstrip()}")
-        self.mistake = mistake
-        setattr(self, FIELD, mistake.field)
-
-
 def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | None:
     """The mistake that an error is, or was raised from; None where the user's code raised nothing. `place`:
     where she makes the workload, which stands for a line of hers where only libraries were at work."""
@@ -129,8 +97,6 @@ def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | No
         error = error.__cause__
     if error is None:
         return None
-    if isinstance(error, ToldMistakeError):
-        return error.mistake
     if (sent := SENT.search(said_by(error))) is not None:
         return _sent_mistake(error, sent["trace"])
     return UserMistake(

@@ -182,7 +182,6 @@ class Ranks:
         self._store = str(Path(self._folder.name) / "store")
         """The file in which the processes meet."""
         self._others: list[tuple[subprocess.Popen[bytes], Connection]] = []
-        self._are_ready = False
         try:
             for number in range(1, trial.settings.processes):
                 self._start(number)
@@ -208,12 +207,11 @@ class Ranks:
 
     def wait_until_ready(self) -> None:
         """Until all have set the trial up; ProcessLostError where one has ended."""
-        for _, connection in () if self._are_ready else self._others:
+        for _, connection in self._others:
             try:
                 connection.recv()
             except (EOFError, OSError):
                 raise self._lost() from None
-        self._are_ready = True
 
     def join(self, setup: Setup) -> None:
         """Once all stand ready: one that failed to get there would be waited for in vain."""
@@ -272,15 +270,6 @@ _ranks: Ranks | None = None
 """This process can be in one process group."""
 
 
-def start_ahead(trial: Trial) -> None:
-    """Starts the followers of a trial that this process will run, and waits until they stand ready: nothing
-    of their start is left to disturb what is measured."""
-    global _ranks
-    _ranks = Ranks(trial)
-    with suppress(ProcessLostError):  # told when they are needed
-        _ranks.wait_until_ready()
-
-
 def dismiss_crew() -> None:
     """Ends the other processes, if there are any."""
     global _ranks
@@ -290,15 +279,11 @@ def dismiss_crew() -> None:
 
 
 def _ranks_of(setup: Setup) -> Ranks:
-    """Those of a set-up, started when first asked for, or ahead; another set-up's are dismissed."""
+    """Those of a set-up, started when first asked for; another set-up's are dismissed."""
     global _ranks
-    if _ranks is not None and (
-        _ranks.trial != setup.trial or not (_ranks.setup is None or _ranks.setup is setup)
-    ):
+    if _ranks is None or _ranks.setup is not setup:
         dismiss_crew()
-    if _ranks is None:
         _ranks = Ranks(setup.trial)
-    if _ranks.setup is None:
         _ranks.join(setup)
     # How the processes work together, and what differs from one alone.
     setup.engine_facts["backend"] = _backend_for(setup.device)
