@@ -387,6 +387,18 @@ class Call:
     forward: PassCost = field(default_factory=PassCost)
     backward: PassCost = field(default_factory=PassCost)
 
+    def facts(self, unseen: dict[int, int]) -> dict[str, Any]:
+        """What its row tells beside its inputs; `unseen`: the sizes of parameters that no row has told."""
+        return {
+            "name": self.name,
+            "call": self.number,
+            "kind": self.kind,
+            "type": self.type,
+            "phase": self.phase,
+            "output_shapes": self.output_shapes,
+            "num_parameters": sum(unseen.pop(parameter, 0) for parameter in self.parameters),
+        }
+
 
 class Observer:
     """Sees a step's work begin and end, and in it each call's forward and backward pass; this one measures

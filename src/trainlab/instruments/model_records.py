@@ -4,7 +4,7 @@ import contextlib
 import io
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from trainlab.data.nesting import count_of
 from trainlab.errors import RecordError, reason_in
-from trainlab.instruments.calls import Call, CallRecorder, Observer
+from trainlab.instruments.calls import CallRecorder, Observer
 from trainlab.record.cost_record import CallRow, NetworkRecord
-from trainlab.record.files import replacing, writing
+from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
@@ -36,7 +36,13 @@ class Network(Instrument):
 
     def trial_begins(self, view: TrialView) -> None:
         try:
-            with seeded(view.trial.seed, "network", device=view.device), _quiet():
+            with (
+                seeded(view.trial.seed, "network", device=view.device),
+                warnings.catch_warnings(),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                # What the model prints or warns about comes once, from the training.
+                warnings.simplefilter("ignore")
                 given = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
                 model = uncompiled_copy(view.model).train()
                 rows = traced(model, given)
@@ -62,28 +68,7 @@ def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
         recorder.watch.uninstall()
         recorder.release_graph()
     unseen = {id(parameter): parameter.numel() for parameter in model.parameters()}
-    return [_row(call, unseen) for call in recorder.calls]
-
-
-def _row(call: Call, unseen: dict[int, int]) -> CallRow:
-    return CallRow(
-        name=call.name,
-        call=call.number,
-        kind=call.kind,
-        type=call.type,
-        phase=call.phase,
-        inputs=sorted(call.inputs),
-        output_shapes=call.output_shapes,
-        num_parameters=sum(unseen.pop(parameter, 0) for parameter in call.parameters),
-    )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """What the model prints or warns about comes once, from the training."""
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
-        yield
+    return [CallRow(**call.facts(unseen), inputs=sorted(call.inputs)) for call in recorder.calls]
 
 
 SHORTEST_SIDE = 4
@@ -115,18 +100,17 @@ def _is_of_classes(found: ConfusionRecord, setup: Setup, measured: Mapping[str, 
     quantiles beside counts, look the same. They are where the data names as many classes, where the loss
     or a metric is one of classes, or where a metric is the share of those that are right."""
     loss, metrics = setup.workload.loss, setup.workload.metrics.values()
-    if len(setup.dataset.classes) == found.num_classes:
-        return True
     loss = loss.func if isinstance(loss, partial) else loss
-    if loss in LOSSES or isinstance(loss, LOSS_MODULES):
-        return True
-    if loss is None and not metrics:
-        return True  # a step that gives outputs and targets for this alone
-    if any(getattr(metric, "num_classes", None) == found.num_classes for metric in metrics):
-        return True
     share = found.num_right / found.num_samples
     tested = [value for name, value in measured.items() if name.startswith("test/")]
-    return any(math.isclose(value, share, abs_tol=NEARLY) for value in tested)
+    return (
+        len(setup.dataset.classes) == found.num_classes
+        or loss in LOSSES
+        or isinstance(loss, LOSS_MODULES)
+        or (loss is None and not metrics)  # a step that gives outputs and targets for this alone
+        or any(getattr(metric, "num_classes", None) == found.num_classes for metric in metrics)
+        or any(math.isclose(value, share, abs_tol=NEARLY) for value in tested)
+    )
 
 
 def _with_names(found: ConfusionRecord, setup: Setup) -> ConfusionRecord:
@@ -141,46 +125,39 @@ def _with_names(found: ConfusionRecord, setup: Setup) -> ConfusionRecord:
 
 
 def pictures_of(inputs: Sequence[object]) -> list[Picture]:
-    """Inputs as they are stored, as images of 8 bits; none where they are no images of one kind."""
+    """Inputs as they are stored, as images of 8 bits; none where they are no images of one kind. Bytes are
+    taken as they are, numbers from 0 to 1 times 255, others from the lowest to the highest of all."""
     images = [image for one in inputs if (image := _channels_last(one)) is not None]
     if len(images) != len(inputs) or not images:
         return []
-    scaled = _in_bytes(images)
-    return [] if scaled is None else [_picture(image) for image in scaled]
+    if not any(image.is_floating_point() for image in images):
+        are_bytes = all(int(image.min()) >= 0 and int(image.max()) <= 255 for image in images)
+        return [_picture(image.float()) for image in images] if are_bytes else []
+    values = torch.cat([image.double().flatten() for image in images])
+    values = values[values.isfinite()]
+    if not len(values):
+        return []
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    scale = 255 / (high - low) if high > low else 0.0
+    return [
+        _picture(((image.double() - low) * scale).nan_to_num(0.0, 255.0, 0.0).float())
+        for image in images
+    ]
 
 
 def _channels_last(one: object) -> Tensor | None:
     """(height, width, channels) of a tensor of one of the usual shapes; None of any other."""
     if not isinstance(one, Tensor) or one.is_complex() or one.dim() not in (2, 3):
         return None
-    image = one.detach().cpu()
+    image = one.detach().cpu().float() if one.dtype == torch.bool else one.detach().cpu()
     if image.dim() == 2:
         # Rows of a table look the same but for this: a pixel is not below 0.
         image = image.unsqueeze(0) if bool((image >= 0).all()) else image
     if image.dim() != 3 or image.shape[0] not in (1, 3) or min(image.shape[1:]) < SHORTEST_SIDE:
         return None
     return image.permute(1, 2, 0)
-
-
-def _in_bytes(images: Sequence[Tensor]) -> list[Tensor] | None:
-    """Values from 0 to 255, all images alike: bytes as they are; numbers from 0 to 1 times 255; others from
-    the lowest to the highest of all. None where whole numbers are no bytes, or nothing is finite."""
-    if all(image.dtype == torch.bool for image in images):
-        return [image.float() * 255 for image in images]
-    if not any(image.is_floating_point() for image in images):
-        fit = all(int(image.min()) >= 0 and int(image.max()) <= 255 for image in images)
-        return [image.float() for image in images] if fit else None
-    values = torch.cat([image.double().flatten() for image in images])
-    values = values[values.isfinite()]
-    if not len(values):
-        return None
-    low, high = float(values.min()), float(values.max())
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
-    scale = 255 / (high - low) if high > low else 0.0
-    return [
-        ((image.double() - low) * scale).nan_to_num(0.0, 255.0, 0.0).float() for image in images
-    ]
 
 
 def _picture(image: Tensor) -> Picture:
@@ -208,8 +185,7 @@ class Weights(Instrument):
         # Through memory: torch.save turns a full disk into an error of its own.
         content = io.BytesIO()
         torch.save(weights, content)
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with replacing(path) as part:
             part.write_bytes(content.getbuffer())
 

@@ -133,7 +133,6 @@ class _Row:
     call: Call
     inputs: set["_Row | None"] = field(default_factory=set)
     """None is the batch."""
-    parameters: set[int] = field(default_factory=set)
     first: Call | None = None
     counted: Call | None = None
     """The call whose work was counted."""
@@ -152,7 +151,6 @@ def _rows_of(calls: Sequence[Call], rows: list[_Row]) -> list[_Row]:
             rows.insert(rows.index(of_step[-1]) + 1 if of_step else 0, row)
         of_step.append(row)
         row.inputs |= {of_step[index] if index >= 0 else None for index in call.inputs}
-        row.parameters |= call.parameters
     return of_step
 
 
@@ -231,15 +229,9 @@ def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[
         call, first, work = row.call, row.first, row.counted
         forward, backward = (work.forward, work.backward) if work else (PassCost(), PassCost())
         yield LayerRow(
-            name=call.name,
-            call=call.number,
-            kind=call.kind,
-            type=call.type,
-            phase=call.phase,
+            **call.facts(unseen),
             # What comes later in another step cannot have been taken in here.
             inputs=sorted(place for one in row.inputs if (place := places[one]) < index),
-            output_shapes=call.output_shapes,
-            num_parameters=sum(unseen.pop(parameter, 0) for parameter in row.parameters),
             forward_flops=forward.flops_by_kind.total(),
             backward_flops=backward.flops_by_kind.total(),
             flops_by_kind=forward.flops_by_kind + backward.flops_by_kind,
