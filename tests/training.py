@@ -4,9 +4,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
+from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import TrialFolder
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.spec.probe import probe_of
+from trainlab.train.callbacks import Instrument, Moments, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
@@ -45,6 +48,19 @@ def train(
     session = ENGINES[engine].open([member])
     moments.trial_begins(setup.view(setup.folder))
     train_group(session, [member], clock)
+
+
+def probed(
+    setup: HomedSetup, *probes: str, beside: Sequence[Instrument] = ()
+) -> tuple[list[ProbeRecord], Progress]:
+    """Trains with these probes; their lines, and how the training went."""
+    watching = [Probes([probe_of(text) for text in probes])] if probes else []
+    moments, progress = Moments([*watching, *beside]), Progress()
+    try:
+        train(setup, moments, progress)
+    finally:
+        moments.trial_ends(progress)
+    return setup.folder.probe_lines(), progress
 
 
 def run_test_set(setup: HomedSetup) -> Sequence[Means]:

@@ -1,7 +1,6 @@
 """Compiled, scripted, traced, checkpointed and other models that torch runs in ways of its own."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from training import HomedSetup, MakeSetup, train
+from training import HomedSetup, MakeSetup, probed
 from trainlab.instruments.model_records import Weights, load_weights
-from trainlab.instruments.probe_instrument import Probes
 from trainlab.measure.layer_profile import profile_layers
 from trainlab.spec import CostSpec
-from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.train.callbacks import Progress
 from trainlab.workloads.workload import Workload
 
 SPEC = CostSpec(warmup_steps=1, active_steps=2)
@@ -100,23 +97,17 @@ def trained(setup: HomedSetup, *probes: str) -> dict[str, float]:
     from torch._dynamo import reset
 
     reset()
-    before, progress = captured(), Progress()
-    instruments = [Probes([probe_of(text) for text in probes])] if probes else []
-    moments = Moments(instruments)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        train(setup, moments, progress)
-    assert not [one for one in warned if "global hooks" in str(one.message)]
-    moments.trial_ends(progress)
+    before = captured()
+    _, progress = probed(setup, *probes)
     return {**progress.final, "graphs": captured() - before}
 
 
 @COMPILED
 def test_our_hooks_are_not_compiled_into_the_model(zoo: Zoo, model: MakeModel) -> None:
     bare = trained(zoo(model))
-    probed = trained(zoo(model), "*:grad_output:norm", "*:activation:mean@step")
+    watched = trained(zoo(model), "*:grad_output:norm", "*:activation:mean@step")
     assert bare["graphs"] >= 1
-    assert probed == bare
+    assert watched == bare
 
 
 @pytest.mark.parametrize("model", [wrapped, scripted])
@@ -141,19 +132,18 @@ def test_a_compiled_part_is_a_call_among_the_others(zoo: Zoo) -> None:
 
 
 def test_weights_are_kept_under_the_names_of_the_plain_model(zoo: Zoo) -> None:
-    model = partly
-    setup, kept = zoo(model), Weights()
+    setup, kept = zoo(partly), Weights()
     kept.trial_begins(setup.view(setup.folder))
     kept.trial_ends(Progress())
     saved = torch.load(setup.folder.model_file, weights_only=True)
     nn.Sequential(nn.Linear(8, 8), Net()).load_state_dict(saved)
-    again = zoo(model, seed=2)
+    again = zoo(partly, seed=2)
     load_weights(again, setup.folder)
     pairs = zip(setup.model.parameters(), again.model.parameters(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     # As an earlier trainlab kept them.
     torch.save(setup.model.state_dict(), setup.folder.model_file)
-    load_weights(zoo(model, seed=3), setup.folder)
+    load_weights(zoo(partly, seed=3), setup.folder)
 
 
 def test_a_probe_inside_a_compiled_model_says_why_it_cannot_be(zoo: Zoo) -> None:

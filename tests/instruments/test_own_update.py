@@ -12,15 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from models import is_unwatched
-from training import HomedSetup, MakeSetup, train
+from training import MakeSetup, probed
 from trainlab.data.dataset import Dataset, Split
-from trainlab.instruments.probe_instrument import Probes
 from trainlab.measure.layer_profile import profile_layers
-from trainlab.record.files import numbered_lines
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec import CostSpec
-from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.workloads.workload import Workload
 
 REAL, NOISE, MAKER, CRITIC, RATE = 3.0, 2.0, 0.5, 0.25, 0.1
@@ -75,31 +71,6 @@ def workload(update: Update = gan_update, **fields: Any) -> Workload:
     return Workload(name="own", data=data, update=update, defaults=defaults, **fields)
 
 
-class Losses(Instrument):
-    def __init__(self) -> None:
-        self.seen: list[dict[str, float]] = []
-
-    def point_logged(self, point: Point) -> None:
-        self.seen.append(dict(point.metrics))
-
-
-def probed(setup: HomedSetup, *probes: str) -> tuple[list[ProbeRecord], list[dict[str, float]]]:
-    losses = Losses()
-    progress, moments = Progress(), Moments([Probes([probe_of(p) for p in probes]), losses])
-    try:
-        train(setup, moments, progress)
-    finally:
-        moments.trial_ends(progress)
-    lines = [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
-    return [ProbeRecord.model_validate(line) for line in lines], losses.seen
-
-
-def unprobed(setup: HomedSetup) -> list[dict[str, float]]:
-    losses = Losses()
-    train(setup, Moments([losses]), Progress())
-    return losses.seen
-
-
 def by_hand(num_steps: int) -> list[dict[str, float]]:
     """Both gradients of each update, and what they do to the weights."""
     maker, critic, told = MAKER, CRITIC, []
@@ -114,6 +85,7 @@ def by_hand(num_steps: int) -> list[dict[str, float]]:
 
 
 def values(lines: list[ProbeRecord]) -> list[dict[str, float]]:
+    """By step and place."""
     told: dict[int, dict[str, float]] = {}
     for line in lines:
         assert line.value is not None
@@ -124,15 +96,13 @@ def values(lines: list[ProbeRecord]) -> list[dict[str, float]]:
 def test_gradients_are_read_whole_before_the_optimizer_that_owns_them_steps(
     make_setup: MakeSetup,
 ) -> None:
-    lines, _ = probed(make_setup(workload=workload()), "*:grad:sum@step")
-    assert values(lines) == [pytest.approx(step) for step in by_hand(2)]
-    assert {line.fired for line in lines} == {1}
-
-
-def test_updates_are_those_of_each_optimizer(make_setup: MakeSetup) -> None:
-    lines, _ = probed(make_setup(workload=workload()), "*:update:sum@step")
-    expected = [{name: -RATE * one for name, one in step.items()} for step in by_hand(2)]
-    assert values(lines) == [pytest.approx(step) for step in expected]
+    lines, _ = probed(make_setup(workload=workload()), "*:grad:sum@step", "*:update:sum@step")
+    gradients = [line for line in lines if line.quantity == "grad"]
+    assert values(gradients) == [pytest.approx(step) for step in by_hand(2)]
+    assert {line.fired for line in gradients} == {1}
+    updates = [{name: -RATE * one for name, one in step.items()} for step in by_hand(2)]
+    found = values([line for line in lines if line.quantity == "update"])
+    assert found == [pytest.approx(step) for step in updates]
 
 
 def test_every_pass_of_an_update_is_a_call_of_its_own(make_setup: MakeSetup) -> None:
@@ -157,14 +127,10 @@ def test_every_pass_of_an_update_is_a_call_of_its_own(make_setup: MakeSetup) -> 
 
 
 def test_losses_of_a_probed_update_are_the_same_to_the_last_bit(make_setup: MakeSetup) -> None:
-    all_of_it = (
-        "*:activation:norm@step",
-        "*:grad_output:norm@step",
-        "*:grad:norm",
-        "*:update:norm",
-    )
-    _, seen = probed(make_setup(workload=workload()), *all_of_it)
-    assert seen == unprobed(make_setup(workload=workload()))
+    of_calls = ("*:activation:norm@step", "*:grad_output:norm@step")
+    _, watched = probed(make_setup(workload=workload()), *of_calls, "*:grad:norm", "*:update:norm")
+    _, bare = probed(make_setup(workload=workload()))
+    assert watched.final == bare.final
     assert is_unwatched()
 
 
@@ -182,13 +148,8 @@ def test_layer_tables_have_every_call_and_its_backward_pass(make_setup: MakeSetu
     # has one: only the third call of the critic's.
     assert {row.forward_flops for row in modules.values()} == {8}
     backward = {key: row.backward_flops for key, row in modules.items()}
-    once, twice = 8, 16
-    assert backward == {
-        ("maker", 1): once,
-        ("critic.0", 1): once,
-        ("critic.0", 2): once,
-        ("critic.0", 3): twice,
-    }
+    of_critic = {("critic.0", 1): 8, ("critic.0", 2): 8, ("critic.0", 3): 16}
+    assert backward == {("maker", 1): 8, **of_critic}
     assert set(record.phases_us) == {"forward", "loss", "backward"}
     spent = sum(sum(row.forward_us) for row in record.rows)
     assert spent <= sum(record.phases_us["forward"])

@@ -7,7 +7,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,14 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from models import ZOO, Raising, is_unwatched, mean_of_logits
-from training import HomedSetup, MakeSetup, train
+from training import HomedSetup, MakeSetup, probed
 from trainlab.data.dataset import Dataset, Split
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
-from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import write_probe
-from trainlab.record.files import numbered_lines, read_json
-from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Instrument, Moments, Phase, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Phase, TrialView
 from trainlab.words import Words
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
@@ -111,34 +108,9 @@ def cnn(make_setup: MakeSetup) -> MakeSetup:
     return make
 
 
-def probed(
-    setup: HomedSetup, *probes: str, beside: Sequence[Instrument] = ()
-) -> tuple[list[ProbeRecord], Progress]:
-    """Trains with these probes; their lines, and how the training went."""
-    progress, moments = Progress(), Moments([Probes([probe_of(p) for p in probes]), *beside])
-    try:
-        train(setup, moments, progress)
-    finally:
-        moments.trial_ends(progress)
-    lines = [line for _, line in numbered_lines(setup.folder.path / "probes.jsonl")]
-    return [ProbeRecord.model_validate(line) for line in lines], progress
-
-
-def proof(setup: HomedSetup) -> list[FiredRecord]:
-    """What the trial says its probes saw."""
-    return ProbesRecord.model_validate(read_json(setup.folder.path / "probes.json")).rows
-
-
-def plain(setup: HomedSetup) -> Progress:
-    """The same training without probes."""
-    progress = Progress()
-    train(setup, Moments([]), progress)
-    return progress
-
-
-def by_target(lines: Sequence[ProbeRecord], epoch: int = 1) -> dict[str, float]:
-    """Values of one probe in one epoch."""
-    return {line.target: line.value or 0.0 for line in lines if line.epoch == epoch}
+def by_target(lines: Sequence[ProbeRecord]) -> dict[str, float]:
+    """Values of one probe in the first epoch."""
+    return {line.target: line.value or 0.0 for line in lines if line.epoch == 1}
 
 
 class Keeper(Instrument):
@@ -218,10 +190,7 @@ def reduced(tensors: Sequence[Tensor], reducer: str) -> float:
     return float(found[reducer])
 
 
-REDUCERS = (
-    *("sum", "sq_sum", "norm", "mean", "std"),
-    *("min", "max", "zero_fraction", "positive_count"),
-)
+REDUCERS = ("sum", "sq_sum", "norm", "mean", "std", "min", "max", "zero_fraction", "positive_count")
 IN_PLACE = {"Branching", "InPlace", "Convolutions"}
 """torch's own backward hooks refuse in-place layers; a forward hook sees their input changed."""
 
@@ -230,9 +199,7 @@ IN_PLACE = {"Branching", "InPlace", "Convolutions"}
 @pytest.mark.slow
 def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
-    plain_bench = zoo_setup(MODELS[name])
-    moments = Moments([keeper])
-    train(plain_bench, moments, Progress())
+    probed(zoo_setup(MODELS[name]), beside=[keeper])
     quantities = OF_CALLS[: 1 if name in IN_PLACE else 2]
     for quantity in quantities:
         probes = [f"*:{quantity}:{reducer}" for reducer in REDUCERS]
@@ -251,7 +218,7 @@ def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_setup: M
 )
 def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
     keeper = Keeper(backward=True)
-    train(zoo_setup(MODELS[name]), Moments([keeper]), Progress())
+    probed(zoo_setup(MODELS[name]), beside=[keeper])
     for quantity in OF_CALLS[2:]:
         kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
         if quantity == "grad_input" and not kept:
@@ -283,7 +250,7 @@ def test_a_functions_gradients_are_those_of_its_own_call(
         return relu(inputs)
 
     monkeypatch.setattr(F, "relu", keeping)
-    plain(cnn())
+    probed(cnn())
     for index, target in enumerate(["relu", "relu/2", "relu/3"]):
         mine = kept[index::3]
         gradients = reduced(
@@ -355,7 +322,7 @@ def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
         probes = [probe for probe in probes if "grad_input" not in probe]
     model = MODELS[name]
     _, progress = probed(zoo_setup(model), *probes)
-    assert progress.final == plain(zoo_setup(model)).final
+    assert progress.final == probed(zoo_setup(model))[1].final
 
 
 def test_probes_look_at_training_steps_only(zoo_setup: MakeSetup) -> None:
@@ -363,8 +330,8 @@ def test_probes_look_at_training_steps_only(zoo_setup: MakeSetup) -> None:
     lines, _ = probed(setup, "encoder:activation:mean", "last:activation:positive_count@step")
     assert [line.fired for line in lines if line.every == "epoch"] == [11, 11]
     assert [line.step for line in lines if line.every == "step"] == list(range(1, 23))
-    assert [row.fired for row in proof(setup)] == [22, 22]
-    assert proof(setup)[0].shapes == [[10, 2, 4], [3, 2, 4]]
+    assert [row.fired for row in setup.folder.probes.read().rows] == [22, 22]
+    assert setup.folder.probes.read().rows[0].shapes == [[10, 2, 4], [3, 2, 4]]
 
 
 def test_a_cadence_of_steps_is_over_all_of_them_and_the_rest_is_told_at_the_end(
@@ -382,7 +349,7 @@ def test_a_cadence_of_steps_is_over_all_of_them_and_the_rest_is_told_at_the_end(
 
 def test_a_histogram_counts_every_element_once(make_setup: MakeSetup) -> None:
     keeper = Keeper(backward=False)
-    train(make_setup(epochs=1), Moments([keeper]), Progress())
+    probed(make_setup(epochs=1), beside=[keeper])
     row = torch.cat([t.reshape(-1) for t in keeper.kept["activation", "1"]])
     fixed, log = "histogram(-1,2,7)", "histogram(log,1e-3,1,6)"
     lines, _ = probed(make_setup(epochs=1), f"1:activation:{fixed}", f"1:activation:{log}")
@@ -470,49 +437,22 @@ def test_a_function_of_the_users_own_is_averaged_over_a_period(
     assert epoch == pytest.approx(sum(steps) / 11, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
+def test_a_function_of_the_users_own_that_fails_is_one_line(
+    make_setup: MakeSetup, tmp_path: Path
+) -> None:
+    for body, told in (
         ("def other(values):\n    return 1", "has no function 'mine'; it has other"),
         ("def mine(values):\n    return values", r"gave shape \(10, 16\), must be a tensor of one"),
         ("def mine(values):\n    return 3.0", "gave 3.0, must be a tensor of one number"),
         ("def mine(values):\n    return 1 / 0", "failed: ZeroDivisionError: division by zero"),
         ("def mine(", "cannot be read: SyntaxError"),
-    ],
-)
-def test_a_function_of_the_users_own_that_fails_is_one_line(
-    body: str, told: str, make_setup: MakeSetup, tmp_path: Path
-) -> None:
-    with pytest.raises(SpecError, match=told) as error:
-        probed(make_setup(), f"0:activation:{own_file(tmp_path, body)}:mine")
-    assert len(error.value.problems) == 1
+    ):
+        with pytest.raises(SpecError, match=told) as error:
+            probed(make_setup(), f"0:activation:{own_file(tmp_path, body)}:mine")
+        assert len(error.value.problems) == 1
 
 
-@pytest.mark.parametrize(
-    ("probe", "told"),
-    [
-        ("rleu:activation:mean", "'rleu' reaches no layer; did you mean relu.*; there are [^;]+$"),
-        ("type=Linaer:activation:mean", "did you mean type=Linear"),
-        (
-            "frist.weight:grad:norm",
-            "'frist.weight' reaches no parameter; did you mean first.weight",
-        ),
-        ("type=Conv2d:grad:norm", "reaches no parameter; there are"),
-        ("unused:activation:mean", "'unused' was never called while training"),
-        ("first:grad_input:norm", "never fired at first: its input carries no gradient"),
-        ("last,first:grad_input:norm", "never fired at first: its input carries no gradient"),
-        ("relu/3:activation:mean", "'relu/3' reaches no layer"),
-        ("frozen:grad:norm", "never fired: none of these parameters ever got a gradient"),
-        ("aside:grad_output:norm", "never fired at aside: no gradient arrived"),
-        ("silent:grad_output:norm", "never fired at silent: no gradient is kept for its output"),
-        ("first:local_grad:sum", "local_grad of linear is not known; it is for relu, relu6"),
-        ("view:grad_input:norm", "never fired at view.relu: its input is changed in place"),
-        ("argmax:activation:mean", "never fired at argmax: it gives or takes no plain floating"),
-    ],
-)
-def test_a_probe_that_cannot_fire_says_why_and_what_to_do(
-    probe: str, told: str, zoo_setup: MakeSetup
-) -> None:
+def test_a_probe_that_cannot_fire_says_why_and_what_to_do(zoo_setup: MakeSetup) -> None:
     class Viewing(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -538,12 +478,27 @@ def test_a_probe_that_cannot_fire_says_why_and_what_to_do(
             logits: Tensor = self.last(F.relu(self.view(hidden * 2)))
             return logits
 
-    probe = probe.replace("view:", "view.relu:")
-    with pytest.raises(SpecError, match=told) as error:
-        probed(zoo_setup(Model), probe)
-    (line,) = error.value.problems
-    assert line.startswith("probe ")
-    assert "\n" not in line
+    for probe, told in (
+        ("rleu:activation:mean", "'rleu' reaches no layer; did you mean relu.*; there are [^;]+$"),
+        ("type=Linaer:activation:mean", "did you mean type=Linear"),
+        ("frist.weight:grad:norm", "weight' reaches no parameter; did you mean first.weight"),
+        ("type=Conv2d:grad:norm", "reaches no parameter; there are"),
+        ("unused:activation:mean", "'unused' was never called while training"),
+        ("first:grad_input:norm", "never fired at first: its input carries no gradient"),
+        ("last,first:grad_input:norm", "never fired at first: its input carries no gradient"),
+        ("relu/3:activation:mean", "'relu/3' reaches no layer"),
+        ("frozen:grad:norm", "never fired: none of these parameters ever got a gradient"),
+        ("aside:grad_output:norm", "never fired at aside: no gradient arrived"),
+        ("silent:grad_output:norm", "never fired at silent: no gradient is kept for its output"),
+        ("first:local_grad:sum", "local_grad of linear is not known; it is for relu, relu6"),
+        ("view.relu:grad_input:norm", "never fired at view.relu: its input is changed in place"),
+        ("argmax:activation:mean", "never fired at argmax: it gives or takes no plain floating"),
+    ):
+        with pytest.raises(SpecError, match=told) as error:
+            probed(zoo_setup(Model), probe)
+        (line,) = error.value.problems
+        assert line.startswith("probe ")
+        assert "\n" not in line
 
 
 def test_layers_of_a_glob_that_cannot_fire_are_noted(make_setup: MakeSetup) -> None:
@@ -553,7 +508,10 @@ def test_layers_of_a_glob_that_cannot_fire_are_noted(make_setup: MakeSetup) -> N
     (note,) = setup.notes
     text = Words("en").note(note.code, note.values)
     assert text.startswith("probe type=Linear:grad_input:norm@epoch: 0 never fired: its input")
-    assert [(row.fired, row.why_not is None) for row in proof(setup)] == [(0, False), (11, True)]
+    assert [(row.fired, row.why_not is None) for row in setup.folder.probes.read().rows] == [
+        (0, False),
+        (11, True),
+    ]
 
 
 def test_nothing_stays_behind_when_a_layer_fails(zoo_setup: MakeSetup) -> None:
@@ -562,21 +520,12 @@ def test_nothing_stays_behind_when_a_layer_fails(zoo_setup: MakeSetup) -> None:
     assert is_unwatched()
 
 
-ALL = [
-    *(f"*:{q}:{r}" for q in OF_CALLS for r in ("sq_sum", "std", "zero_fraction")),
-    *("*:grad_output:histogram", "*:grad:norm", "*:update:norm", "1:activation:dead_fraction"),
-]
-
-
 def test_tensorboard_gets_scalars_and_histograms(make_setup: MakeSetup, tmp_path: Path) -> None:
-    writer = SummaryWriter(str(tmp_path / "board"))
-    setup, progress = make_setup(epochs=1), Progress()
     texts = ("0:activation:mean", "0:grad_output:histogram", "0:activation:histogram(-9,9,6)")
-    tell = partial(write_probe, writer, samples=103)
-    moments = Moments([Probes([probe_of(text) for text in texts], listeners=[tell])])
-    train(setup, moments, progress)
-    moments.trial_ends(progress)
-    writer.close()
+    lines, _ = probed(make_setup(epochs=1), *texts)
+    with SummaryWriter(str(tmp_path / "board")) as writer:
+        for line in lines:
+            write_probe(writer, line, samples=103)
     events = EventAccumulator(str(tmp_path / "board")).Reload()
     assert events.Tags()["scalars"] == ["probe/activation:mean@epoch/0"]
     assert set(events.Tags()["histograms"]) == {

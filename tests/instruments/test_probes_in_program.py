@@ -22,11 +22,9 @@ from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import SpecError
 from trainlab.instruments.probe_instrument import Probes
-from trainlab.record.files import numbered_lines, read_json
-from trainlab.record.learning_record import ProbeRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Instrument, Moments, Progress
+from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES, engine_for, programs
 from trainlab.train.engines.capture import WARMUP_STEPS, Repeated
 from trainlab.train.engines.engine import Member
@@ -101,17 +99,12 @@ def few_images(name: str) -> Workload:
     return in_float64(dataclasses.replace(whole, data=lambda choice: Dataset(data.name, *few)))
 
 
-def members_of(setups: Sequence[HomedSetup], probes: Sequence[str]) -> list[Member]:
-    specs = [probe_of(probe) for probe in probes]
-    watching: list[list[Instrument]] = [[Probes(specs)] if specs else [] for _ in setups]
-    return [
-        Member(setup, Moments(instruments), Progress())
-        for setup, instruments in zip(setups, watching, strict=True)
-    ]
-
-
-def run(engine: str, members: Sequence[Member]) -> None:
+def probed(engine: str, setups: Sequence[HomedSetup], *probes: str) -> list[Progress]:
     """Trains them, together where the engine can."""
+    specs = [probe_of(probe) for probe in probes]
+    members = [
+        Member(setup, Moments([Probes(specs)] if specs else []), Progress()) for setup in setups
+    ]
     for part in [members] if ENGINES[engine].takes_many else [[one] for one in members]:
         session = ENGINES[engine].open(part)
         try:
@@ -122,48 +115,33 @@ def run(engine: str, members: Sequence[Member]) -> None:
         finally:
             for one in part:
                 one.moments.trial_ends(one.progress)
-
-
-def lines_of(setup: HomedSetup) -> list[ProbeRecord]:
-    lines = numbered_lines(setup.folder.path / "probes.jsonl")
-    return [ProbeRecord.model_validate(line) for _, line in lines]
-
-
-def proof_of(setup: HomedSetup) -> Any:
-    return read_json(setup.folder.path / "probes.json")["rows"]
-
-
-def probed(engine: str, setups: Sequence[HomedSetup], *probes: str) -> list[Progress]:
-    members = members_of(setups, probes)
-    run(engine, members)
     return [one.progress for one in members]
+
+
+def facts_of(setup: HomedSetup) -> list[Any]:
+    """Everything but numbers that are rounded."""
+    numbers = {"value", "histogram", "not_finite"}
+    lines = [line.model_dump(exclude=numbers) for line in setup.folder.probe_lines()]
+    return [setup.folder.probes.read(), *lines]
 
 
 def assert_alike(ours: HomedSetup, reference: HomedSetup) -> None:
     """The same records, but for rounding."""
-    assert proof_of(ours) == proof_of(reference)
-    got, expected = lines_of(ours), lines_of(reference)
-    numbers = {"value", "histogram"}
-    assert [line.model_dump(exclude=numbers) for line in got] == [
-        line.model_dump(exclude=numbers) for line in expected
-    ]
+    assert facts_of(ours) == facts_of(reference)
+    got, expected = ours.folder.probe_lines(), reference.folder.probe_lines()
     assert expected
     for one, other in zip(got, expected, strict=True):
         if one.histogram is not None and other.histogram is not None:
-            moved = [a - b for a, b in zip(_counts(one), _counts(other), strict=True)]
+            counts = ([h.below, *h.counts, h.above] for h in (one.histogram, other.histogram))
+            moved = [a - b for a, b in zip(*counts, strict=True)]
             assert sum(moved) == 0, one
             assert sum(map(abs, moved)) <= 2, one
         elif other.value is None:
-            assert one.value is None
+            assert (one.value, one.not_finite) == (None, other.not_finite)
         else:
             # Sums may cancel: of what is left, rounding is a larger share.
             room = 1e-9 * math.sqrt(other.count) if other.reducer == "sum" else 1e-12
             assert one.value == pytest.approx(other.value, rel=WITHIN, abs=room), other
-
-
-def _counts(line: ProbeRecord) -> list[int]:
-    assert line.histogram is not None
-    return [line.histogram.below, *line.histogram.counts, line.histogram.above]
 
 
 def all_probes(*periods: str) -> list[str]:
@@ -175,6 +153,13 @@ def all_probes(*periods: str) -> list[str]:
         f"*:{quantity}:{reducer}@{every}"
         for (quantity, reducer), every in zip(pairs, cycle(periods), strict=False)
     ]
+
+
+SOME = [
+    *(f"*:{quantity}:std@3" for quantity in (*OF_CALLS, *OF_PARAMETERS)),
+    *("*:grad_input:histogram", "*:activation:dead_fraction@4"),
+]
+"""One of each kind."""
 
 
 def different(make: Callable[..., HomedSetup], **asked: Any) -> list[HomedSetup]:
@@ -246,8 +231,7 @@ def test_a_reducer_of_the_users_own_is_run_for_every_trial(
         "def spread(values): return values.max() - values.min()\n"
         "def by_hand(values): return torch.tensor(float(values.abs().max()))\n"
     )
-    quantities = ("activation", "grad", "weight")
-    probes = [f"*:{one}:{own}:{name}@2" for one in quantities for name in ("spread", "by_hand")]
+    probes = [f"*:activation:{own}:spread@2", f"*:weight:{own}:by_hand@2"]
     ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
     probed("eager", reference, *probes)
     probed(engine, ours, *probes)
@@ -260,7 +244,7 @@ def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
     engine: str, setup_of: MakeSetup
 ) -> None:
     bare = probed(engine, different(lambda **a: setup_of(nested, **a)))
-    watched = probed(engine, different(lambda **a: setup_of(nested, **a)), *all_probes("3"))
+    watched = probed(engine, different(lambda **a: setup_of(nested, **a)), *SOME)
     assert [one.final for one in bare] == [one.final for one in watched]
 
 
@@ -287,11 +271,10 @@ def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
     setup_of: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU the Python of a step does not run again: the host knows only how many were made."""
-    probes = all_probes("4", "epoch")
     ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
-    probed("eager", reference, *probes)
+    probed("eager", reference, *SOME)
     monkeypatch.setattr(programs, "Repeated", Replayed)
-    probed("lanes", ours, *probes)
+    probed("lanes", ours, *SOME)
     for one, other in zip(ours, reference, strict=True):
         assert_alike(one, other)
 
@@ -314,36 +297,29 @@ def test_a_trial_that_diverges_keeps_its_own_records_and_disturbs_no_other(
     assert [one.state for one in found] == ["done", "diverged", "done"]
     for one, other in zip(ours[::2], reference[::2], strict=True):
         assert_alike(one, other)
-    numbers = {"value", "not_finite"}
-    assert [line.model_dump(exclude=numbers) for line in lines_of(ours[1])] == [
-        line.model_dump(exclude=numbers) for line in lines_of(reference[1])
-    ]
-    assert proof_of(ours[1]) == proof_of(reference[1])
+    assert facts_of(ours[1]) == facts_of(reference[1])
 
 
 @both
-@pytest.mark.parametrize(
-    "probe",
-    [
-        *("rleu:activation:mean", "nothing.*:grad:norm", "unused:activation:mean"),
-        *("frozen.weight:grad:norm", "into:grad_input:norm", "last:local_grad:mean"),
-    ],
-)
 def test_a_probe_that_cannot_fire_fails_the_trial_as_by_eager(
-    engine: str, probe: str, setup_of: MakeSetup
+    engine: str, setup_of: MakeSetup
 ) -> None:
     class Unused(Twice):
         def __init__(self) -> None:
             super().__init__()
             self.unused, self.frozen = nn.Tanh(), nn.Linear(2, 2).requires_grad_(False)
 
-    said = []
-    for name in ("eager", engine):
-        with pytest.raises(SpecError) as refused:
-            probed(name, [setup_of(Unused, 1), setup_of(Unused, 2)], probe)
-        said.append(str(refused.value))
-    # Eager may name further calls, which a program does not make, behind those of the model.
-    assert said[0].startswith(said[1])
+    for probe in (
+        *("rleu:activation:mean", "nothing.*:grad:norm", "unused:activation:mean"),
+        *("frozen.weight:grad:norm", "into:grad_input:norm", "last:local_grad:mean"),
+    ):
+        said = []
+        for name in ("eager", engine):
+            with pytest.raises(SpecError) as refused:
+                probed(name, [setup_of(Unused, 1), setup_of(Unused, 2)], probe)
+            said.append(str(refused.value))
+        # Eager may name further calls, which a program does not make, behind those of the model.
+        assert said[0].startswith(said[1])
 
 
 def test_an_engine_whose_steps_are_a_program_takes_probes() -> None:
