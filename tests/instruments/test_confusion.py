@@ -72,20 +72,18 @@ def confused(setup: HomedSetup, engine: str = "eager") -> ConfusionRecord:
     return setup.folder.confusion.read()
 
 
-@pytest.mark.parametrize(("form", "size"), [("log", 3), ("score", 8), ("share", 3)])
-def test_counts_and_mistakes_are_those_worked_out_by_hand(
-    form: str, size: int, make_setup: MakeSetup
-) -> None:
-    found = confused(make_setup(workload=known(form), test_batch_size=size, epochs=1))
-    assert found.counts == ((2, 1, 0), (0, 1, 1), (1, 0, 2))
-    assert found.num_samples == 8 == sum(map(sum, found.counts))
-    assert found.num_right == 5
-    assert found.classes == ("ant", "bee", "cat")
-    told = [(m.index, m.true, m.said) for m in found.worst]
-    # Of two that are as sure the one with less for the truth comes first, then the earlier one.
-    assert told == [(4, 1, 2), (1, 0, 1), (7, 2, 0)]
-    assert [m.said_probability for m in found.worst] == pytest.approx([0.95, 0.6, 0.6])
-    assert [m.true_probability for m in found.worst] == pytest.approx([0.0, 0.0, 0.0], abs=1e-9)
+def test_counts_and_mistakes_are_those_worked_out_by_hand(make_setup: MakeSetup) -> None:
+    for form, size in (("log", 3), ("score", 8), ("share", 3)):
+        found = confused(make_setup(workload=known(form), test_batch_size=size, epochs=1))
+        assert found.counts == ((2, 1, 0), (0, 1, 1), (1, 0, 2))
+        assert found.num_samples == 8 == sum(map(sum, found.counts))
+        assert found.num_right == 5
+        assert found.classes == ("ant", "bee", "cat")
+        told = [(m.index, m.true, m.said) for m in found.worst]
+        # Of two that are as sure the one with less for the truth comes first, then the earlier one.
+        assert told == [(4, 1, 2), (1, 0, 1), (7, 2, 0)]
+        assert [m.said_probability for m in found.worst] == pytest.approx([0.95, 0.6, 0.6])
+        assert [m.true_probability for m in found.worst] == pytest.approx([0.0] * 3, abs=1e-9)
 
 
 def test_pictures_are_the_stored_samples(make_setup: MakeSetup) -> None:
@@ -100,8 +98,10 @@ def test_pictures_are_the_stored_samples(make_setup: MakeSetup) -> None:
         assert np.abs(pixels - (image - low) / (high - low) * 255).max() <= 0.5
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "engine",
+    [pytest.param(one, marks=pytest.mark.slow if one != "lanes" else ()) for one in ENGINES],
+)
 def test_the_diagonal_is_the_accuracy_whatever_the_engine(
     engine: str, make_setup: MakeSetup
 ) -> None:
@@ -205,22 +205,22 @@ def spread(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs - targets.unsqueeze(1)).abs().mean()
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_of_classes"),
-    [
-        ({"loss": spread, "metrics": {"width": lambda o, t: o.std(dim=1)}}, False),
-        ({"loss": spread, "metrics": {"acc": lambda o, t: (o.argmax(1) == t).float()}}, True),
-        ({"loss": nn.CrossEntropyLoss(), "metrics": {}}, True),
-    ],
-)
 def test_numbers_beside_whole_numbers_are_classes_only_where_something_says_so(
-    fields: dict[str, Any], is_of_classes: bool, make_setup: MakeSetup
+    make_setup: MakeSetup,
 ) -> None:
+    width = {"width": lambda o, t: o.std(dim=1)}
+    accuracy = {"acc": lambda o, t: (o.argmax(1) == t).float()}
     workload = known("score")
     assert isinstance(workload.data, Dataset)
-    unnamed = dataclasses.replace(workload.data, classes=())
-    setup = make_setup(workload=dataclasses.replace(workload, data=unnamed, **fields), epochs=1)
-    done([setup])
-    assert setup.folder.confusion.path.exists() == is_of_classes
-    named = make_setup(workload=dataclasses.replace(workload, **fields), epochs=1)
-    assert confused(named).num_classes == 3, "the data names them"
+    unnamed = dataclasses.replace(workload, data=dataclasses.replace(workload.data, classes=()))
+    for asked, loss, metrics, is_of_classes in (
+        (unnamed, spread, width, False),
+        (workload, spread, width, True),
+        (unnamed, spread, accuracy, True),
+        (unnamed, nn.CrossEntropyLoss(), {}, True),
+    ):
+        setup = make_setup(
+            workload=dataclasses.replace(asked, loss=loss, metrics=metrics), epochs=1
+        )
+        done([setup])
+        assert setup.folder.confusion.path.exists() == is_of_classes
