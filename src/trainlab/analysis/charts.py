@@ -23,6 +23,8 @@ from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, percent
 
 Spec = dict[str, Any]
+Hover = list[tuple[str, str, str | None]]
+"""Field, title, and the format of a number or None for text."""
 VEGA_LITE = "6.4"
 
 PALETTE = (
@@ -100,17 +102,17 @@ def colour(
     }
 
 
-def tooltip(fields: Sequence[tuple[str, str, str | None]]) -> list[Spec]:
-    """What the hover shows: field, title, and the format of a number or None for text."""
+def tooltip(hover: Hover) -> list[Spec]:
+    """The encoding of what a hover shows."""
     return [
         {"field": field, "title": title, "type": "nominal"}
         if pattern is None
         else {"field": field, "title": title, "type": "quantitative", "format": pattern}
-        for field, title, pattern in fields
+        for field, title, pattern in hover
     ]
 
 
-def interval_hover(words: Words, pattern: str) -> list[tuple[str, str, str | None]]:
+def interval_hover(words: Words, pattern: str) -> Hover:
     """The ends of an interval, as part of a hover."""
     return [(end, words(f"interval_{end}"), pattern) for end in ("low", "high")]
 
@@ -177,9 +179,7 @@ def band_and_line(
     return [band, line] if any(row.get("band_low") is not None for row in rows) else [line]
 
 
-def line_chart(
-    rows: Sequence[Spec], x: Spec, y: Spec, hue: Spec, hover: Sequence[tuple[str, str, str | None]]
-) -> Spec:
+def line_chart(rows: Sequence[Spec], x: Spec, y: Spec, hue: Spec, hover: Hover) -> Spec:
     """Curves with their bands; points are drawn where there are few, many are there only to hover over."""
     is_few = len(rows) / max(1, len({(row["cell"], row["line"]) for row in rows})) <= 30
     size, opacity = (34, 1) if is_few else (60, 0)
@@ -326,7 +326,7 @@ def dot_chart(
     ]
     x = quantity("x", title, scale=_dot_axis(cell_values.quantity, rows, seeds))
     place = {"y": nominal("cell", None, cells, {**CELL_AXIS, "grid": True})}
-    hover: list[tuple[str, str, str | None]] = [("cell", words("cell"), None)]
+    hover: Hover = [("cell", words("cell"), None)]
     seed_hover = [*hover, ("x", title, ",.4~r")]
     if len(modes) > 1:
         mode_title = words("run" if is_by_run else "mode")
@@ -430,7 +430,7 @@ def bar_figure(
     x = quantity("share", words("share_of_whole"), axis=ticks, scale=ends, stack="zero")
     if value_axis is not None:
         x = quantity("value", value_axis, axis={"tickCount": 6}, stack="zero")
-    hover = [
+    hover: Hover = [
         ("cell", words("cell"), None),
         ("part", words("part"), None),
         ("value", unit, ",.4~r"),

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from trainlab.analysis.charts import Spec, chart, colour, quantity, scale_for, tooltip
+from trainlab.analysis.charts import Hover, Spec, chart, colour, quantity, scale_for, tooltip
 from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
 from trainlab.analysis.finding import MOST_LINES, RunData
 from trainlab.analysis.measurement import MODES, Measurement
@@ -129,7 +129,7 @@ def first_steps_chart(rows: Sequence[Spec], words: Words) -> Spec:
     """How many times as long as a settled step each of the first steps takes."""
     x, y = words("step_number"), words("times_settled")
     axis = scale_for([row["y"] for row in rows], fits_zero=True)
-    hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
+    hover: Hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
     layer = {
         "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from trainlab.analysis import scaling
 from trainlab.analysis.charts import Bars, bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence, trial_confounds
@@ -23,23 +24,7 @@ from trainlab.analysis.measurement import (
 from trainlab.analysis.metrics import Contrast, contrasts
 from trainlab.analysis.operators import operator_findings
 from trainlab.analysis.roofline import step_roofline
-from trainlab.analysis.scaling import (
-    batch_series,
-    optimizer_share,
-    parallel_findings,
-    scaling_finding,
-)
-from trainlab.analysis.tables import (
-    EMPTY,
-    Field,
-    bullets,
-    estimate,
-    name,
-    number,
-    share,
-    table_of,
-    value,
-)
+from trainlab.analysis.tables import Field, bullets, estimate, name, number, share, table_of, value
 from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
 from trainlab.words import Words
@@ -195,7 +180,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         noise = noise_ratio(evidence, mode)
         for one, comparison in zip(measured, comparisons, strict=True):
             yield _time(*one, comparison, noise)
-        yield from parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
+        yield from scaling.parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
         for pair, first, second in measured:
             if first.peak_mib is not None and second.peak_mib is not None:
                 yield MEMORY(
@@ -210,10 +195,10 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
                     ratio=second.peak_mib / first.peak_mib,
                 )
         yield from _uncompared(evidence, pairs, mode)
-        for series in batch_series(evidence, mode):
-            yield scaling_finding(series)
+        for series in scaling.batch_series(evidence, mode):
+            yield scaling.scaling_finding(series)
             yield from operator_findings(series)
-            yield from optimizer_share(series)
+            yield from scaling.optimizer_share(series)
     yield from _unstable(evidence, ratios)
     yield from _slow_trials(evidence)
 
@@ -289,11 +274,8 @@ def _uncompared(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Ite
             and (trial.weights_of is not None) == is_trained
         ]
         if evidence.measurement(cell, mode) is None and "failed" in states:
-            failed = states.count("failed")
-            subject = f"{mode}/sample_us"
-            yield UNCOMPARED(
-                subject=subject, cells=(cell,), n=0, num_timed=len(states), num_failed=failed
-            )
+            counts = {"num_timed": len(states), "num_failed": states.count("failed")}
+            yield UNCOMPARED(subject=f"{mode}/sample_us", cells=(cell,), n=0, **counts)
 
 
 def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
@@ -325,13 +307,11 @@ def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
 
 def cost_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's cost by mode, from bare processes, with the interval of repeats."""
-
     # Where several batches make an update, a step is that.
     does = any(cell.settings.accumulate > 1 for cell in evidence.cells)
     does = does or any(one.accumulates for one in evidence.measured)
-    note = words.sentences(
-        words("cost_table_note"), words("cost_table_accumulated") if does else ""
-    )
+    notes = ("cost_table_note", "cost_table_accumulated") if does else ("cost_table_note",)
+    note = words.sentences(*map(words, notes))
     fields: list[Field[Measurement]] = [
         name(words("cell"), lambda m: measured_cell(m, words)),
         name(words("mode"), lambda m: words.mode(m.summary.mode)),
@@ -343,18 +323,14 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         value(words("peak_mib"), lambda m: m.peak_mib),
     ]
     caption, measured = words("cost_table"), evidence.measured
-    return table_of(caption, fields, measured, note, cell=_cell, is_sortable=True)
-
-
-def _cell(measurement: Measurement) -> str:
-    return measurement.trial.cell
+    return table_of(caption, fields, measured, note, cell=lambda m: m.trial.cell, is_sortable=True)
 
 
 def measured_cell(measurement: Measurement, words: Words) -> str:
     """The cell, with which of its measurements it is."""
     notes = [words("again")] if measurement.trial.again else []
     notes += [words("trained")] if measurement.is_trained else []
-    return _cell(measurement) + (f" ({words.listed(notes)})" if notes else "")
+    return measurement.trial.cell + (f" ({words.listed(notes)})" if notes else "")
 
 
 def _step_key(measurement: Measurement) -> str:
@@ -422,14 +398,8 @@ def warning_table(evidence: Evidence, words: Words) -> Table | None:
         value(words("off_by"), lambda row: Entry(f"±{percent(row[1].off_by)}", row[1].off_by)),
         name(words("why"), lambda row: words.warning(row[1].reason, row[1].value)),
     ]
-    return table_of(
-        words("warning_table"),
-        fields,
-        rows,
-        cell=lambda row: _cell(row[0]),
-        num_shown=MOST_WARNINGS,
-        is_sortable=True,
-    )
+    caption, cell = words("warning_table"), lambda row: row[0].trial.cell
+    return table_of(caption, fields, rows, cell=cell, num_shown=MOST_WARNINGS, is_sortable=True)
 
 
 def warning_text(measurement: Measurement, words: Words) -> str | None:
@@ -463,12 +433,10 @@ def phases_of_step(measurement: Measurement, words: Words) -> Table:
     """The phases of one measurement, the longest first."""
     phases = measurement.summary.phases_ms
     total_ms = sum(phases.values())
+    step = words(_step_key(measurement))
     fields: list[Field[str]] = [
         name(words("phase"), words.phase),
-        value(
-            words(_step_key(measurement)),
-            lambda phase: number(phases[phase], f"{phases[phase]:.4f}"),
-        ),
+        value(step, lambda phase: number(phases[phase], f"{phases[phase]:.4f}")),
         value(words("share"), lambda phase: share(phases[phase] / total_ms)),
     ]
     caption = words("phases_caption", step=words.step(measurement.summary.mode))
@@ -478,18 +446,18 @@ def phases_of_step(measurement: Measurement, words: Words) -> Table:
 def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Table:
     """Milliseconds of each phase and its share, a row per cell."""
 
-    def entry(phase: str, measurement: Measurement) -> Entry:
+    def entry(phase: str, measurement: Measurement) -> Entry | None:
         phases = measurement.summary.phases_ms
         if phase not in phases:
-            return EMPTY
+            return None
         part = phases[phase] / (sum(phases.values()) or 1.0)
         return Entry(f"{figure(phases[phase])} ({percent(part)})", phases[phase])
 
     phases = dict.fromkeys(phase for m in measured for phase in m.summary.phases_ms)
-    fields: list[Field[Measurement]] = [name(words("cell"), _cell)]
+    fields: list[Field[Measurement]] = [name(words("cell"), lambda m: m.trial.cell)]
     fields += [value(words.phase(phase), partial(entry, phase)) for phase in phases]
     caption = words("phase_table", step=words.step(mode))
-    return table_of(caption, fields, measured, cell=_cell, is_sortable=True)
+    return table_of(caption, fields, measured, cell=lambda m: m.trial.cell, is_sortable=True)
 
 
 def memory_table(measurement: Measurement, words: Words) -> Table | None:
@@ -507,14 +475,14 @@ def memory_table(measurement: Measurement, words: Words) -> Table | None:
         "activations": memory.activation_bytes,
     }
 
-    def mib(num_bytes: int | None) -> Entry:
-        return EMPTY if num_bytes is None else number(num_bytes / MIB, f"{num_bytes / MIB:.2f}")
+    def mib(num_bytes: int) -> Entry:
+        return number(num_bytes / MIB, f"{num_bytes / MIB:.2f}")
 
     fields: list[Field[str]] = [
         name(words("what"), words.memory),
         value(words("mib_at_peak"), lambda kind: mib(at_peak.get(kind, 0))),
         value(words("share"), lambda kind: share(at_peak.get(kind, 0) / peak_bytes)),
-        value(words("mib_at_most"), lambda kind: mib(most.get(kind))),
+        value(words("mib_at_most"), lambda kind: mib(most[kind]) if kind in most else None),
     ]
     caption = words("memory_table", peak=mib(peak_bytes).text, phase=words.phase(memory.peak_phase))
     return table_of(caption, fields, [*(kind for kind in most if most[kind]), "other"])

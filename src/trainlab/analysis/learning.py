@@ -11,6 +11,7 @@ import numpy as np
 from scipy import special
 
 from trainlab.analysis.charts import (
+    Hover,
     Spec,
     add_bands,
     colour,
@@ -811,7 +812,7 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
         ticks |= _whole_epochs(rows)
     x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
     y = quantity("y", words.metric_title(curves.metric), scale=axis)
-    hover = [
+    hover: Hover = [
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
         ("y", words.metric_title(curves.metric), ".4~f"),

@@ -578,7 +578,7 @@ def time_chart(
     x = charts.quantity("x", words("updates"), scale={"nice": False}, axis={"tickCount": 6})
     y = charts.quantity("y", title, scale=axis)
     hue = charts.colour(field, names, words("cell" if field == "cell" else "layer"))
-    hover = [
+    hover: charts.Hover = [
         ("cell", words("cell"), None),
         *([("line", words("layer"), None)] if field == "line" else []),
         ("x", words("updates"), ",.2~f"),
@@ -617,7 +617,7 @@ def depth_chart(
         "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
     }
     y = charts.quantity("y", title, scale=axis)
-    hover = [
+    hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", words("layer"), None),
         *([("name", words("probe_parameter"), None)] if len(names) > 1 else []),
@@ -660,7 +660,7 @@ def _legend(
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 
 
-def _value_hover(title: str, words: Words) -> list[tuple[str, str, str | None]]:
+def _value_hover(title: str, words: Words) -> charts.Hover:
     return [
         ("value", title, ",.4~g"),
         *charts.interval_hover(words, ",.4~g"),

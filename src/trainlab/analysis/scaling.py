@@ -7,16 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from trainlab.analysis.charts import (
-    Spec,
-    band_and_line,
-    chart,
-    colour,
-    cut_band,
-    of_kind,
-    quantity,
-    tooltip,
-)
+from trainlab.analysis import charts
+from trainlab.analysis.charts import Spec
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Kind, RunData
@@ -189,29 +181,26 @@ def scaling_chart(all_series: Sequence[BatchSeries], words: Words) -> Spec:
             fitted = series.fit.predict(size)
             row = {"cell": "", "series": label, "kind": "fitted", "x": size, "y": fitted.value}
             if (band := fitted.interval) is not None:
-                row |= cut_band(band.low, band.high, floor, ceiling)
+                row |= charts.cut_band(band.low, band.high, floor, ceiling)
             rows.append(row)
     sizes = sorted({size for series in all_series for size in series.by_size})
     ends = [min(sizes) / 1.2, max(sizes) * 1.2]
     x_scale = {"type": "log", "base": 2, "nice": False, "domain": ends}
     y_scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
-    x = quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
-    y = quantity("y", words("step_ms"), scale=y_scale)
-    hue = colour("series", labels, None)
-    hover = tooltip(
-        [
-            ("cell", words("cell"), None),
-            ("x", words("batch_size"), None),
-            ("y", words("step_ms"), ",.4~r"),
-        ]
-    )
+    x = charts.quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
+    y = charts.quantity("y", words("step_ms"), scale=y_scale)
+    hue = charts.colour("series", labels, None)
+    hover: charts.Hover = [("cell", words("cell"), None), ("x", words("batch_size"), None)]
+    hover += [("y", words("step_ms"), ",.4~r")]
     points = {
-        "transform": [of_kind("measured")],
+        "transform": [charts.of_kind("measured")],
         "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {"x": x, "y": y, "color": hue, "tooltip": hover},
+        "encoding": {"x": x, "y": y, "color": hue, "tooltip": charts.tooltip(hover)},
     }
-    lines = band_and_line(rows, x, y, hue, zoomed=["x", "y"], filters=[of_kind("fitted")])
-    return chart(rows, [*lines, points], 260)
+    lines = charts.band_and_line(
+        rows, x, y, hue, zoomed=["x", "y"], filters=[charts.of_kind("fitted")]
+    )
+    return charts.chart(rows, [*lines, points], 260)
 
 
 def scaling_section(data: RunData, words: Words) -> Section | None:
