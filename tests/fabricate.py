@@ -23,7 +23,7 @@ from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.study_record import Environment, GroupRecord, StudyRecord
 from trainlab.record.trial_record import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
-from trainlab.spec.question import cells_of, looks_of, seeds_of
+from trainlab.spec.question import layout_of, looks_of, seeds_of
 
 ENVIRONMENT = Environment(
     cpu="Made-up CPU",
@@ -93,7 +93,7 @@ def made_study(
 ) -> Study:
     """A study as `resolve` makes it, of a workload whose model takes `hidden`."""
     question = Question(workload=workload, **{"seeds": 3, **q})
-    cells = cells_of(question, {"epochs": 2, **(defaults or {})}, ("hidden",))
+    cells, _ = layout_of(question, {"epochs": 2, **(defaults or {})}, ("hidden",))
     varied = cells if len(cells) > 1 or cells[0].levels else ()
     of_study = {"vary", "design", "settings", "cells", "seeds", "name"}
     kept = question.model_dump(exclude={*of_study, "until_decided", "max_seeds"})

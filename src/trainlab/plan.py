@@ -14,10 +14,8 @@ from trainlab.spec.settings import TIMED_WHOLE, Scalar
 from trainlab.spec.study import BASE
 
 Watch = Literal["steps", "operators", "layers"]
-WATCHES: Mapping[str, Watch] = {"layers": "layers", "operators": "operators"}
-"""Cost trials of a cell that supply no speed, by their part of the id."""
-OF_SCRIPTS: Mapping[str, Watch] = {"operators": "operators"}
-"""The same for a script: what a layer costs is seen only from inside a loop of ours."""
+WATCHES: tuple[Watch, ...] = ("layers", "operators")
+"""Cost trials of a cell that supply no speed; what a layer costs is not seen of a script."""
 MAX_CELL_ID_LENGTH = 80
 """As part of a folder's name."""
 
@@ -85,18 +83,17 @@ def plan(study: Study) -> tuple[Group, ...]:
     very first trial is one of the quickest, so that a first result and an estimate of the time come soon.
     """
     first, *others = study.seeds
-    begun = _learn_trials(study, first)
-    quickest = min(begun, key=lambda t: t.settings.epochs / t.settings.batch_size, default=None)
+    begun = further_groups(study, [first])
+    quickest = min(begun, key=_relative_time, default=None)
     return (
-        *_shared_groups(sorted(begun, key=lambda trial: trial is not quickest)),
+        *sorted(begun, key=lambda group: group is not quickest),
         *_cost_groups(study),
-        *_shared_groups(trial for seed in others for trial in _learn_trials(study, seed)),
+        *further_groups(study, others),
     )
 
 
-def watches_of(study: Study) -> Mapping[str, Watch]:
-    """Its cost trials of a cell that supply no speed."""
-    return WATCHES if study.script is None else OF_SCRIPTS
+def _relative_time(group: Group) -> float:
+    return group.trials[0].settings.epochs / group.trials[0].settings.batch_size
 
 
 def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec | None) -> int:
@@ -110,19 +107,28 @@ def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec 
 
 
 def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
-    """The learn trials of seeds that are added to a study."""
-    return tuple(_shared_groups(trial for seed in seeds for trial in _learn_trials(study, seed)))
+    """The learn trials of some seeds, each a group that may run beside others. Of a seed every cell, in an
+    order that depends on the seed, so that drift favours no cell."""
+    groups = []
+    for seed in seeds if study.learn else ():
+        cells = list(study.all_cells)
+        random.Random(f"{study.name}/learn/{seed}").shuffle(cells)  # noqa: S311  an order, not a secret
+        for cell in cells:
+            trial = Trial(
+                id=_learn_id(study, cell, seed),
+                workload=study.workload,
+                cell=cell.id,
+                levels=cell.levels,
+                seed=seed,
+                settings=cell.settings,
+            )
+            groups.append(Group(trials=(trial,), is_alone=False))
+    return tuple(groups)
 
 
 def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:
     """All of them, in the order planned."""
     return tuple(trial for group in groups for trial in group.trials)
-
-
-def _shared_groups(trials: Iterable[Trial]) -> Iterator[Group]:
-    """A group for each learn trial; they may run beside others."""
-    for trial in trials:
-        yield Group(trials=(trial,), is_alone=False)
 
 
 def _cost_groups(study: Study) -> Iterator[Group]:
@@ -141,7 +147,8 @@ def _cost_groups(study: Study) -> Iterator[Group]:
         if cell.settings.engine in TIMED_WHOLE or cell.settings.processes > 1:
             continue
         for mode in study.cost.modes:
-            watched = _cost_trials_of(study, cell, mode, watches_of(study))
+            watches = WATCHES if study.script is None else WATCHES[1:]
+            watched = _cost_trials_of(study, cell, mode, dict(zip(watches, watches, strict=True)))
             for _, trials in groupby(watched, process_of):
                 yield Group(trials=tuple(trials), is_alone=True)
 
@@ -160,25 +167,6 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
         for cell, again in timed
         for trial in _cost_trials_of(study, cell, mode, {f"process{number}": "steps"}, again)
     )
-
-
-def _learn_trials(study: Study, seed: int) -> list[Trial]:
-    """Every cell with this seed, in an order that depends on the seed, so that drift favours no cell."""
-    if not study.learn:
-        return []
-    cells = list(study.all_cells)
-    random.Random(f"{study.name}/learn/{seed}").shuffle(cells)  # noqa: S311  an order, not a secret
-    return [
-        Trial(
-            id=_learn_id(study, cell, seed),
-            workload=study.workload,
-            cell=cell.id,
-            levels=cell.levels,
-            seed=seed,
-            settings=cell.settings,
-        )
-        for cell in cells
-    ]
 
 
 def _cost_trials_of(

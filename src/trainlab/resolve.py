@@ -5,15 +5,14 @@ there, by the preflight.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 
-from trainlab.errors import SpecError, TrainlabError
+from trainlab.errors import SpecError
 from trainlab.plan import count_trials
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
-from trainlab.spec.question import EACH_DEVICE, Layout, layout_of, looks_of, seeds_of
+from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
@@ -39,39 +38,40 @@ def resolve(
     """
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
-    prefix = f"{where}: " if where else ""
-    problems = [
-        prefix + problem
-        for problem in (*_metric_problems(question, facts), *_repetition_problems(question))
-    ]
-    most = LARGEST_STUDY if many else MOST_TRIALS
-    if (count := _count_cells(question)) > most:
-        raise SpecError([*problems, prefix + _too_many(count, most)])
-    layout = Layout((), ())
-    with _gathering(problems):
-        layout = layout_of(question, facts.defaults, facts.parameters, where, facts.model_defaults)
-    cells = layout.cells
+    check_number(_count_cells(question), many=many, where=where)
+    problems = [*_metric_problems(question, facts), *_repetition_problems(question)]
+    try:
+        cells, same_as_base = layout_of(
+            question, facts.defaults, facts.parameters, facts.model_defaults
+        )
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems], where) from None
     # Counted before seeds are listed or trials made: a number of them is soon written.
-    if (count := _count_trials(question, len(cells) or 1)) > most:
-        raise SpecError([*problems, prefix + _too_many(count, most)])
-    with _gathering(problems):
-        study = _without_cells(question, facts, where)
+    check_number(_count_trials(question, len(cells)), many=many, where=where)
     for cell in cells:
-        with _gathering(problems):
-            facts.check_parameters(cell.settings.model, where)
-            facts.check_options(cell.settings, where)
-        if (too_large := facts.batch_problem(cell.settings)) is not None:
-            problems.append(prefix + too_large)
+        problems += facts.problems(cell.settings)
         if cell.settings.processes > 1 and question.cost and "inference" in question.cost.modes:
             rule = "share training steps only; set cost.mode to train (on the command line --mode train)"
-            problems.append(f"{prefix}processes: {cell.settings.processes} {rule}")
-    if problems:
-        raise SpecError(dict.fromkeys(problems))
+            problems.append(f"processes: {cell.settings.processes} {rule}")
     cells = _on_equal_terms(cells)
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    laid_out = {"cells": varied, "same_as_base": layout.same_as_base}
-    study = study.model_copy(update={"settings": cells[0].settings, **laid_out})
+    own = {"vary", "design", "seeds", "settings", "cells", "until_decided", "max_seeds"}
+    values = {
+        **question.model_dump(exclude=own),
+        "name": question.name or facts.name,
+        "settings": cells[0].settings,
+        "cells": varied,
+        "same_as_base": same_as_base,
+        "higher_is_better": dict(facts.higher_is_better),
+    }
+    try:
+        values |= {"seeds": seeds_of(question), "looks": looks_of(question)}
+        study = checked(Study, values)
+    except SpecError as error:
+        problems += error.problems
+    if problems:
+        raise SpecError(dict.fromkeys(problems), where)
     if study.looks and not varied:
         raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
     return study
@@ -120,20 +120,16 @@ def _count_trials(question: Question, num_cells: int) -> int:
     return count_trials(num_cells, num_seeds, learn=question.learn, cost=question.cost)
 
 
-def check_number(count: int, *, many: bool) -> None:
+def check_number(count: int, *, many: bool, where: str = "") -> None:
     """SpecError where so many trials are planned only when asked for twice, or never."""
-    most = LARGEST_STUDY if many else MOST_TRIALS
-    if count > most:
-        raise SpecError([_too_many(count, most)])
-
-
-def _too_many(count: int, most: int) -> str:
-    if most == LARGEST_STUDY:
-        return f"plans {count:,} trials or more, but {most:,} is the most; split it into several studies"
-    return (
-        f"plans {count:,} trials or more, but {most} is the limit; vary less, or add --yes "
-        "(in Python many=True)"
-    )
+    if count <= MOST_TRIALS or (many and count <= LARGEST_STUDY):
+        return
+    planned = f"plans {count:,} trials or more, but"
+    if many:
+        rule = f"{LARGEST_STUDY:,} is the most; split it into several studies"
+    else:
+        rule = f"{MOST_TRIALS} is the limit; vary less, or add --yes (in Python many=True)"
+    raise SpecError([f"{planned} {rule}"], where)
 
 
 def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
@@ -143,33 +139,24 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
     ]
     modes = () if question.cost is None else question.cost.modes
     costs = [f"{mode}/sample_us" for mode in modes]
-    named = [
-        *(("targets", metric, recorded) for metric in question.targets),
-        *(("margins", metric, [*recorded, *costs]) for metric in question.margins),
-        *(
-            (f"spreads.{data}", metric, recorded)
-            for data, spreads in question.spreads.items()
-            for metric in spreads
-        ),
+    named: list[tuple[str, Iterable[str], list[str]]] = [
+        ("targets", question.targets, recorded),
+        ("margins", question.margins, recorded + costs),
     ]
-    for field, metric, known in named:
-        if metric in known:
-            continue
-        if field == "margins" and metric in COSTS:
-            yield f"margins.{metric}: is not measured; {_remedy_for(metric, question)}"
-        else:
-            hint = did_you_mean(metric, known)
-            told = f"{facts.name} has no such metric; it has {', '.join(known)}{hint}"
-            yield f"{field}.{metric}: {told}"
-    for data in question.spreads:
+    for data, spreads in question.spreads.items():
         if data not in DATA_KINDS:
             yield f"spreads.{data}: no such data; must be one of {', '.join(DATA_KINDS)}"
-
-
-def _remedy_for(metric: str, question: Question) -> str:
-    if question.cost is None:
-        return "add [cost] (on the command line --profile, in Python profile=True)"
-    return f"set cost.mode to both or {metric.partition('/')[0]}"
+        named.append((f"spreads.{data}", spreads, recorded))
+    for field, metrics, known in named:
+        for metric in metrics:
+            if field == "margins" and metric in COSTS and metric not in costs:
+                remedy = "add [cost] (on the command line --profile, in Python profile=True)"
+                if question.cost is not None:
+                    remedy = f"set cost.mode to both or {metric.partition('/')[0]}"
+                yield f"margins.{metric}: is not measured; {remedy}"
+            elif metric not in known:
+                has = f"it has {', '.join(known)}{did_you_mean(metric, known)}"
+                yield f"{field}.{metric}: {facts.name} has no such metric; {has}"
 
 
 def _repetition_problems(question: Question) -> Iterator[str]:
@@ -187,31 +174,3 @@ def _repetition_problems(question: Question) -> Iterator[str]:
             f"cost.max_processes: got {cost.max_processes}, must be {cost.processes} or more: "
             "so many come first"
         )
-
-
-def _without_cells(question: Question, facts: WorkloadFacts, where: str) -> Study:
-    """The study with all but its cells and its base settings, checked."""
-    not_shared = {"vary", "design", "name", "seeds", "settings", "cells"}
-    shared = question.model_dump(exclude={*not_shared, "until_decided", "max_seeds"})
-    try:
-        seeds, looks = seeds_of(question), looks_of(question)
-    except SpecError as error:
-        raise SpecError(error.problems, where) from None
-    own = {
-        "name": question.name or facts.name,
-        "seeds": seeds,
-        "looks": looks,
-        "settings": TrainSpec(),
-        "higher_is_better": dict(facts.higher_is_better),
-    }
-    return checked(Study, {**shared, **own}, where)
-
-
-@contextmanager
-def _gathering(problems: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except SpecError as error:
-        problems += error.problems
-    except TrainlabError as error:
-        problems.append(str(error))

@@ -10,7 +10,8 @@ import trainlab
 from asking import study_for
 from trainlab.errors import SpecError
 from trainlab.machine.device import devices_here
-from trainlab.spec import CostSpec, Question, Study
+from trainlab.spec import CostSpec, Study
+from trainlab.spec.question import checked_question
 
 Maker = Callable[..., Study]
 
@@ -18,7 +19,7 @@ Maker = Callable[..., Study]
 @pytest.fixture
 def study_of(tiny_file: Path) -> Maker:
     def make(many: bool = False, **given: Any) -> Study:
-        question = Question(workload=f"{tiny_file}:tiny", **given)
+        question = checked_question({"workload": f"{tiny_file}:tiny", **given})
         return study_for(question, "s.toml", many=many)
 
     return make
@@ -34,11 +35,10 @@ def test_a_study_holds_every_cell_with_the_workloads_defaults(study_of: Maker) -
     assert study.settings == study.cells[0].settings
 
 
-def test_problems_of_factors_seeds_and_metrics_are_told_together(study_of: Maker) -> None:
+def test_problems_of_factors_and_metrics_are_told_together(study_of: Maker) -> None:
     with pytest.raises(SpecError) as caught:
         study_of(
             vary={"batch_sze": (1,)},
-            seeds=(1, 1),
             targets={"test/acuracy": 0.9},
             margins={"loss": 0.1},
         )
@@ -46,7 +46,6 @@ def test_problems_of_factors_seeds_and_metrics_are_told_together(study_of: Maker
         "targets.test/acuracy",
         "margins.loss",
         "vary.batch_sze",
-        "seeds",
     ]
     assert "it has train/loss, train/accuracy, test/loss, test/accuracy" in str(caught.value)
 

@@ -31,7 +31,7 @@ from trainlab.report.repeat import study_file, typed_command
 from trainlab.report.terminal import print_blocks
 from trainlab.spec import CostSpec
 from trainlab.spec.probe import probe_of
-from trainlab.spec.question import cells_of, read_question
+from trainlab.spec.question import layout_of, read_question
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_value
@@ -199,7 +199,7 @@ def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str,
     path = tmp_path / "study.toml"
     path.write_text(study_file(study), encoding="utf-8")
     question = read_question(path)
-    again = [cell.settings for cell in cells_of(question, {}, ("hidden",))]
+    again = [cell.settings for cell in layout_of(question, {}, ("hidden",))[0]]
     # A list beside a grid begins with what all its cells share; a level is all a grid can write out.
     assert all(cell.settings in again for cell in study.all_cells)
     assert question.title == study.title

@@ -9,7 +9,6 @@ import pytest
 from trainlab.errors import SpecError
 from trainlab.spec import Cell, Question
 from trainlab.spec.question import (
-    cells_of,
     checked_question,
     layout_of,
     read_question,
@@ -21,24 +20,23 @@ PARAMETERS = ("hidden",)
 
 
 def cells(text: str, **defaults: Any) -> tuple[Cell, ...]:
-    question = checked_question(tomllib.loads(text), "s.toml")
-    return cells_of(question, defaults, PARAMETERS, "s.toml")
+    return layout_of(checked_question(tomllib.loads(text)), defaults, PARAMETERS)[0]
 
 
 def problems(text: str) -> list[str]:
     with pytest.raises(SpecError) as caught:
         cells(f'workload = "w"\n{text}')
-    assert all(line.startswith("s.toml: ") and "\n" not in line for line in caught.value.problems)
-    return [line.removeprefix("s.toml: ") for line in caught.value.problems]
+    assert not [line for line in caught.value.problems if "\n" in line]
+    return list(caught.value.problems)
 
 
 def test_all_problems_of_settings_and_levels_are_told_together() -> None:
     text = '[settings]\nepochs = 0\n[vary]\nbatch_sze = [1]\nlr = [0.1, "y"]\nhidden = []'
     assert [line.partition(":")[0] for line in problems(text)] == [
-        "vary.batch_sze",
         "epochs",
         "vary.hidden",
         "vary.lr[1]",
+        "vary.batch_sze",
     ]
 
 
@@ -80,17 +78,17 @@ def test_a_level_equal_to_the_base_is_the_base() -> None:
 def test_a_level_that_the_base_has_without_naming_it_is_the_base() -> None:
     text = 'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nlr = [0.001, 0.01]'
     question = checked_question(tomllib.loads(text))
-    layout = layout_of(question, {"optimizer": "adam"}, PARAMETERS)
-    assert [cell.id for cell in layout.cells] == ["base", "lr=0.01"]
-    assert layout.same_as_base == ("lr=0.001",)
+    found, same_as_base = layout_of(question, {"optimizer": "adam"}, PARAMETERS)
+    assert [cell.id for cell in found] == ["base", "lr=0.01"]
+    assert same_as_base == ("lr=0.001",)
 
 
 def test_a_level_that_the_model_has_by_default_is_the_base() -> None:
     text = 'workload = "w"\ndesign = "one-at-a-time"\n[vary]\nhidden = [8, 128]'
     question = checked_question(tomllib.loads(text))
-    layout = layout_of(question, {}, PARAMETERS, model_defaults={"hidden": 128})
-    assert [cell.id for cell in layout.cells] == ["base", "hidden=8"]
-    assert layout.same_as_base == ("hidden=128",)
+    found, same_as_base = layout_of(question, {}, PARAMETERS, model_defaults={"hidden": 128})
+    assert [cell.id for cell in found] == ["base", "hidden=8"]
+    assert same_as_base == ("hidden=128",)
 
 
 def test_listed_cells_alone_start_from_the_base() -> None:

@@ -215,7 +215,7 @@ class ReproduceVerb(Verb):
     def __call__(self) -> None:
         from trainlab.analysis import comparison, reproduce
         from trainlab.lab import open_run
-        from trainlab.spec.question import cells_of
+        from trainlab.spec.question import layout_of
         from trainlab.studies import PUBLISHED
         from trainlab.workloads.reference import BUILTIN
 
@@ -230,7 +230,7 @@ class ReproduceVerb(Verb):
         if evidence.study.workload != question.workload:
             about = f"{evidence.study.workload}, {self.study} about {question.workload}"
             raise SpecError([f"{paths[0]}: is about {about}; name a run of {self.study}"])
-        cells = cells_of(question, BUILTIN[question.workload].defaults, None)
+        cells, _ = layout_of(question, BUILTIN[question.workload].defaults, None)
         settings = {cell.id: cell.settings for cell in cells}
         figures = reproduce.reproduce(evidence, PUBLISHED[self.study], settings)
         differing = reproduce.differing_settings(evidence, settings)

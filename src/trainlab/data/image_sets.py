@@ -142,7 +142,7 @@ def image_set(name: str) -> ImageSet:
     """The set of that name."""
     if name in IMAGE_SETS:
         return IMAGE_SETS[name]
-    hint = name_hint(name, IMAGE_SETS, f"known: {', '.join(IMAGE_SETS)}", cutoff=0.4)
+    hint = name_hint(name, IMAGE_SETS, f"known: {', '.join(IMAGE_SETS)}")
     raise DataError(f"data set {name!r} is not known; {hint}")
 
 

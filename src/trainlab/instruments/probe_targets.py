@@ -100,8 +100,8 @@ def no_match(
         hints.append(f"there are {listed or 'none'}")
     if is_listed:
         hints.append("see `trainlab probes WORKLOAD`")
-    rule = f"{selector.text!r} reaches no {what}"
-    return SpecError([f"probe {probe}: {rule}; {'; '.join(hints)}"])
+    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
+    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
 
 
 def main_tensor(

@@ -16,7 +16,7 @@ from trainlab.record.run_folder import check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
 from trainlab.spec.facts import WorkloadFacts
-from trainlab.spec.question import asked_values, check_values
+from trainlab.spec.question import asked_values
 from trainlab.spec.settings import DATA_CHOICES
 from trainlab.workloads.reference import BUILTIN, check_reference
 
@@ -299,7 +299,6 @@ def check_without_torch(
 
             folder_of(image_set(entry.images), choice)
     elif asked.workload not in (given or {}):
-        check_values(asked, where)
         check_reference(asked.workload, where if where.endswith(".toml") else "")
     check_capacity(asked_values(asked, "threads"), asked_values(asked, "device"))
 

@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -52,18 +50,21 @@ OTHERS_CUTOFF = 0.8
 
 
 def nearest(
-    name: str,
-    names: Iterable[str],
-    also_called: Mapping[str, str] | None = None,
-    cutoff: float = CUTOFF,
+    name: str, names: Iterable[str], also_called: Mapping[str, str] | None = None
 ) -> str | None:
-    """The name that was probably meant; `also_called` gives names that others use for the same thing."""
-    others = {_plain(other): known for other, known in (also_called or {}).items()}
-    if (meant := others.get(_plain(name))) is not None:
-        return meant
-    spellings = {_plain(known): known for known in names}
-    for known, alike in ((spellings, cutoff), (others, max(cutoff, OTHERS_CUTOFF))):
-        if near := get_close_matches(_plain(name), known, n=1, cutoff=alike):
+    """The name that was probably meant; `also_called` gives names that others use for the same thing. Upper
+    and lower case, and the kind of dash, tell no two names apart."""
+
+    def plainly(name: str) -> str:
+        return name.strip().lower().replace("-", "_")
+
+    wanted = plainly(name)
+    others = {plainly(other): known for other, known in (also_called or {}).items()}
+    spellings = {plainly(known): known for known in names}
+    if wanted in others:
+        return others[wanted]
+    for known, cutoff in ((spellings, CUTOFF), (others, OTHERS_CUTOFF)):
+        if near := get_close_matches(wanted, known, n=1, cutoff=cutoff):
             return known[near[0]]
     return None
 
@@ -81,16 +82,9 @@ def name_hint(
     names: Iterable[str],
     otherwise: str,
     also_called: Mapping[str, str] | None = None,
-    cutoff: float = CUTOFF,
 ) -> str:
     """For an unknown name: `did you mean …?` where one of the names is alike, else the other hint."""
-    near = nearest(name, names, also_called, cutoff)
-    return otherwise if near is None else f"did you mean {near}?"
-
-
-def _plain(name: str) -> str:
-    """Upper and lower case, and the kind of dash, tell no two names apart."""
-    return name.strip().lower().replace("-", "_")
+    return did_you_mean(name, names, also_called).removeprefix("; ") or otherwise
 
 
 @dataclass(frozen=True)
@@ -138,38 +132,11 @@ class Spec(BaseModel):
     def _numbers_are_not_true_or_false(cls, value: Any, info: ValidationInfo) -> Any:
         """Python counts true as 1; someone who writes it for a number of epochs means something else."""
         if isinstance(value, bool) and info.field_name is not None:
-            kinds = _scalar_kinds(cls.model_fields[info.field_name].annotation)
+            annotation = cls.model_fields[info.field_name].annotation
+            kinds = {annotation, *get_args(annotation)}
             if kinds & {int, float} and bool not in kinds:
                 raise ValueError(f"got {str(value).lower()}, must be a number")
         return value
-
-    @field_validator("*", mode="after")
-    @classmethod
-    def _texts_are_plain_and_numbers_fit(cls, value: Any) -> Any:
-        _check_plain(value)
-        return value
-
-
-def _check_plain(value: Any) -> None:
-    """ValueError for text that would steer a terminal and for numbers that no table can hold, however deep
-    in a value they are."""
-    if isinstance(value, str) and STEERING.search(value):
-        raise ValueError(f"got {value!r:.80}, must not hold control characters")
-    if isinstance(value, int) and abs(value) >= LARGEST:
-        raise ValueError("got a number that is too large, must be less than 2**63")
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            _check_plain(name)
-            _check_plain(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            _check_plain(inner)
-
-
-def _scalar_kinds(annotation: Any) -> set[type]:
-    """The types of a field that may be one of several."""
-    is_union = get_origin(annotation) in (Union, UnionType)
-    return set(get_args(annotation)) if is_union else {annotation}
 
 
 def setting_of(kind: type[BaseModel], name: str) -> Setting:
@@ -197,23 +164,7 @@ def other_names(kind: type[BaseModel]) -> dict[str, str]:
     }
 
 
-LARGEST = 2**63
-"""Whole numbers are smaller: tables hold them in 64 bits with a sign."""
-RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-
-
-def _run_name(value: str) -> str:
-    if not re.fullmatch(RUN_NAME, value):
-        raise ValueError(
-            f"got {value!r}, must begin with a letter or digit and hold only letters, digits, "
-            "dots, dashes and underscores"
-        )
-    return value
-
-
-RunName = Annotated[
-    str, AfterValidator(_run_name), Field(json_schema_extra={"pattern": f"^{RUN_NAME}$"})
-]
+RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A name that a run folder can have on every system."""
 
 S = TypeVar("S", bound=BaseModel)
@@ -227,9 +178,12 @@ RULES = {
     "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
     "finite_number": "must be a finite number",
+    "scalar": "must be a number, a text, true or false",
     "int": "must be a whole number",
     "float": "must be a number",
     "bool": "must be true or false",
+    "string_pattern_mismatch": "must begin with a letter or digit and hold only letters, digits, dots, "
+    "dashes and underscores",
     "string": "must be a text",
     "tuple": "must be a list",
     "list": "must be a list",
@@ -265,6 +219,8 @@ def _problems(kind: type[BaseModel], details: Sequence[ErrorDetails]) -> list[st
 
 def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> str:
     error_type, location, context = detail["type"], detail["loc"], detail.get("ctx", {})
+    if location and location[-1] in SCALARS:
+        location, error_type = location[:-1], "scalar"
     place, got = _place(location), f"got {detail['input']!r}"
     if error_type == "extra_forbidden":
         owner = _owner(kind, location)
@@ -274,36 +230,29 @@ def _problem(detail: ErrorDetails, kind: type[BaseModel]) -> str:
         return f"{place}: unknown setting; {hint}"
     if error_type == "missing":
         return f"{place}: is required"
-    if location and location[-1] in SCALARS:
-        return f"{_place(location[:-1])}: {got}, must be a number, a text, true or false"
     if error_type == "value_error":
         return f"{place}: {context['error']}" if place else str(context["error"])
     if error_type == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
         hint = did_you_mean(str(detail["input"]), choices)
         return f"{place}: {got}, must be one of {', '.join(choices)}{hint}"
-    message = detail["msg"][:1].lower() + detail["msg"][1:]
     rule = RULES.get(error_type) or RULES.get(error_type.partition("_")[0])
     # Limits are written as people do: 1, not 1.0.
     limits = {n: f"{v:g}" if isinstance(v, float) else v for n, v in context.items()}
-    rule = rule.format(**limits) if rule else message
-    return f"{place}: {got}, {rule}"
+    message = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{place}: {got}, {rule.format(**limits) if rule else message}"
 
 
 def _owner(kind: type[BaseModel], location: tuple[int | str, ...]) -> type[BaseModel]:
     """The spec, inside another or not, that the last name of a location is a field of."""
     for part in location[:-1]:
-        field = kind.model_fields.get(part) if isinstance(part, str) else None
-        inner = [field.annotation] if field is not None else []
-        inner += get_args(inner[0]) if inner else ()
-        specs = [item for item in inner if isinstance(item, type) and issubclass(item, Spec)]
-        kind = specs[0] if specs else kind
+        field = kind.model_fields.get(str(part))
+        kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+        kind = next((k for k in kinds if isinstance(k, type) and issubclass(k, Spec)), kind)
     return kind
 
 
 def _place(location: tuple[int | str, ...]) -> str:
     """As users write it: `cells[0].lr`."""
-    place = ""
-    for part in location:
-        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
-    return place
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return "".join(parts).removeprefix(".")

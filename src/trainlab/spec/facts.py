@@ -1,10 +1,9 @@
 """WorkloadFacts: what a study needs to know of a workload, without its model, data or torch."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainlab.errors import WorkloadError
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.settings import TrainSpec
 
@@ -36,7 +35,6 @@ class WorkloadFacts:
     """Beside the loss."""
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the model's parameters are where they are not set."""
-
     model_least: Mapping[str, int] = field(default_factory=dict)
     """The least that the model's parameters which are whole numbers may be, where that is known."""
     loss_parameters: tuple[str, ...] | None = ()
@@ -48,48 +46,32 @@ class WorkloadFacts:
     num_train: Mapping[str, int] = field(default_factory=dict)
     """Training samples by what `data` chooses, where that is known without reading them."""
 
-    def check_parameters(self, given: Mapping[str, Any], where: str = "") -> None:
-        """Raises a WorkloadError that names the parameters there are, where one is not among them, or what
-        one must be; `where` they were given."""
-        if (problem := self._parameter_problem(given)) is not None:
-            raise WorkloadError(f"{where}: {problem}" if where else problem)
-
-    def check_options(self, settings: TrainSpec, where: str = "") -> None:
-        """The same for the parameters of the loss and of the data."""
+    def problems(self, settings: TrainSpec) -> Iterator[str]:
+        """Parameters of the model, the loss and the data that there are not, or that may not be so; a batch
+        that is too large for the data, where that is known without reading it."""
         asked = (
+            ("model", settings.model, self.parameters),
             ("loss", settings.loss, self.loss_parameters),
             ("data_options", settings.data_options, self.data_parameters),
         )
         for place, given, names in asked:
-            unknown = [] if names is None else [name for name in given if name not in names]
-            if unknown:
-                has = f"it has {', '.join(names)}" if names else "it has none"
-                told = f"{place}.{unknown[0]}: {self.name} has no such parameter; {has}"
-                told += did_you_mean(unknown[0], names or ())
-                raise WorkloadError(f"{where}: {told}" if where else told)
-
-    def _parameter_problem(self, given: Mapping[str, Any]) -> str | None:
-        names = self.parameters
-        unknown = [] if names is None else [name for name in given if name not in names]
-        if unknown:
-            has = f"it has {', '.join(names)}" if names else "it has none"
-            hint = did_you_mean(unknown[0], names or ())
-            return f"model.{unknown[0]}: {self.name} has no such parameter; {has}{hint}"
+            for name in given:
+                if names is not None and name not in names:
+                    has = f"it has {', '.join(names)}" if names else "it has none"
+                    hint = did_you_mean(name, names)
+                    yield f"{place}.{name}: {self.name} has no such parameter; {has}{hint}"
         for name, least in self.model_least.items():
-            value = given.get(name, least)
+            value = settings.model.get(name, least)
             if type(value) is not int:
-                return f"model.{name}: got {value!r}, must be a whole number"
-            if value < least:
-                return f"model.{name}: got {value}, must be at least {least}"
-        return None
-
-    def batch_problem(self, settings: TrainSpec) -> str | None:
-        """Why a batch is too large for the data, where that is known without reading it."""
-        if not self.num_train:
-            return None
-        most = self.num_train.get(settings.data, max(self.num_train.values()))
-        which = "bundled " if settings.data == "bundled" else ""
-        return too_large(settings, most, f"the {which}training set of {self.name}")
+                yield f"model.{name}: got {value!r}, must be a whole number"
+            elif value < least:
+                yield f"model.{name}: got {value}, must be at least {least}"
+        if self.num_train:
+            most = self.num_train.get(settings.data, max(self.num_train.values()))
+            which = "bundled " if settings.data == "bundled" else ""
+            what = f"the {which}training set of {self.name}"
+            if (problem := too_large(settings, most, what)) is not None:
+                yield problem
 
 
 def num_held_out(share: float, num_train: int) -> int:

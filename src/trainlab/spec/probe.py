@@ -80,13 +80,6 @@ class ProbeSpec(Spec):
             raise ValueError("got nothing, must be a layer's name, a glob or type=NAME")
         return select
 
-    @field_validator("quantity", mode="before")
-    @classmethod
-    def _is_a_quantity(cls, value: object) -> object:
-        if value not in QUANTITIES:
-            raise ValueError(_unknown(value, QUANTITIES))
-        return value
-
     @field_validator("every", mode="before")
     @classmethod
     def _is_a_period(cls, value: object) -> object:

@@ -4,7 +4,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,13 +12,11 @@ from pydantic import BeforeValidator, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import (
-    LARGEST,
     RunName,
     Spec,
     checked,
     field_problems,
     name_hint,
-    nearest,
     other_names,
     setting_of,
 )
@@ -36,7 +34,6 @@ from trainlab.spec.study import (
     BASE,
     Cell,
     CostSpec,
-    Study,
     WrittenTarget,
     cell_id,
     combinations,
@@ -79,9 +76,8 @@ def without_effect(asked: Collection[str], cells: Sequence[TrainSpec]) -> Iterat
         yield "epochs: has no effect beside max_steps, which says how long to train; leave one out"
 
 
-MISSPELT_CUTOFF = 0.8
-"""A name as similar to a setting's as this is taken for it, misspelt, not for a parameter of the model."""
-
+MISSPELT = 0.8
+"""A name as similar to a setting's as this is taken for it, not for a parameter of the model."""
 MOST_LOOKS = 10
 FIRST_LOOK = 3
 """Fewer seeds know too little of their noise for a look to be worth its price."""
@@ -95,8 +91,12 @@ def _seeds(value: object) -> object:
     if type(value) is int and value >= 1:
         return value
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
-        if value and (largest := max(value)) >= LARGEST:
-            raise ValueError(f"got {largest}, must be less than 2**63")
+        if not value:
+            raise ValueError("got none, must be at least one")
+        if max(value) >= 2**63:
+            raise ValueError(f"got {max(value)}, must be less than 2**63")  # tables hold 64 bits
+        if twice := sorted(seed for seed, count in Counter(value).items() if count > 1):
+            raise ValueError(f"got {twice[0]} twice, seeds must differ")
         return tuple(value)
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
 
@@ -162,17 +162,20 @@ def read_question(path: Path) -> Question:
 
 
 def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
-    """The question, or a SpecError with its problems and those of the settings and levels in it."""
+    """The question, or a SpecError with its problems and those of each setting and level by itself. Rules
+    between them are checked where the workload is known."""
+    settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
+    settings = settings if isinstance(settings, Mapping) else {}
+    vary = vary if isinstance(vary, Mapping) else {}
+    cells = cells if isinstance(cells, list | tuple) else ()
+    problems: list[str] = []
     try:
-        return checked(Question, values)
+        question = checked(Question, values)
     except SpecError as error:
-        problems = [_with_its_table(problem) for problem in error.problems]
-        settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
-        settings = settings if isinstance(settings, Mapping) else {}
-        vary = vary if isinstance(vary, Mapping) else {}
-        cells = cells if isinstance(cells, list | tuple) else ()
-        inner = [*_misspelt(vary, cells), *_value_problems(settings, vary, cells)]
-        raise SpecError([*problems, *inner], where) from None
+        problems += map(_with_its_table, error.problems)
+    if problems := [*problems, *_value_problems(settings, vary, cells)]:
+        raise SpecError([*problems, *_misspelt(vary, cells)], where)
+    return question
 
 
 def _with_its_table(problem: str) -> str:
@@ -190,19 +193,6 @@ def asked_values(question: Question, setting: str) -> list[Any]:
     asked = [question.settings.get(setting), *question.vary.get(setting, ())]
     asked += [cell.get(setting) for cell in question.cells]
     return [scalar_of(v) if isinstance(v, str) else v for v in asked if v is not None]
-
-
-def check_values(question: Question, where: str = "") -> None:
-    """SpecError where a setting or level is wrong by itself, whatever the workload; with it all else that
-    is wrong as far as that shows without knowing the workload."""
-    if problems := list(_value_problems(question.settings, question.vary, question.cells)):
-        seeds = (
-            field_problems(Study, {"seeds": question.seeds})
-            if isinstance(question.seeds, tuple)
-            else []
-        )
-        others = [problem for problem in seeds if problem.startswith("seeds: ")]
-        raise SpecError([*_misspelt(question.vary, question.cells), *problems, *others], where)
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
@@ -233,33 +223,14 @@ def looks_of(question: Question) -> tuple[int, ...]:
     return tuple(sorted({*(round(count) for count in spaced), last}))
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The cells of a question."""
-
-    cells: tuple[Cell, ...]
-    same_as_base: tuple[str, ...]
-    """Asked for, but no other than the base: not run, and compared with nothing."""
-
-
-def cells_of(
-    question: Question,
-    defaults: Mapping[str, Any],
-    parameters: Collection[str] | None,
-    where: str = "",
-) -> tuple[Cell, ...]:
-    """Every cell with its settings, or a SpecError with all problems; see `layout_of`."""
-    return layout_of(question, defaults, parameters, where).cells
-
-
 def layout_of(
     question: Question,
     defaults: Mapping[str, Any],
     parameters: Collection[str] | None,
-    where: str = "",
     model_defaults: Mapping[str, Any] | None = None,
-) -> Layout:
-    """Every cell with its settings, or a SpecError with all problems.
+) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
+    """Every cell with its settings, and the names of those that were asked for but are no other than the
+    base: they are not run, and compared with nothing. SpecError with all problems.
 
     `parameters` are the model's, None where it takes any; `model_defaults` what they are where they are
     not set. In a one-at-a-time design, and with cells listed by hand, the first cell is the base.
@@ -273,14 +244,12 @@ def layout_of(
         {_factor(n, parameters, f"cells[{i}]", problems): v for n, v in cell.items()}
         for i, cell in enumerate(question.cells)
     ]
-    problems += _value_problems(question.settings, question.vary, question.cells)
     if question.design == "grid" and not problems:
         problems += set_and_varied(question.settings, vary)
     if problems:
-        raise SpecError(problems, where)
+        raise SpecError(problems)
     design = "one-at-a-time" if listed and not vary else question.design
     cells: dict[str, Cell] = {}
-    ids: set[str] = set()
     same_as_base: list[str] = []
     for levels in (*combinations(vary, design), *listed):
         try:
@@ -290,22 +259,20 @@ def layout_of(
             continue
         model = {**(model_defaults or {}), **settings.model}
         name, key = cell_id(levels), json.dumps(settings.meaning | {"model": model}, sort_keys=True)
-        if key in cells and cells[key].id != BASE:
-            problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
-        elif key not in cells and name in ids:
-            problems.append(
-                f"{name}: two settings are called so; give levels that read differently"
-            )
-        elif key not in cells:
-            cells[key] = Cell(id=name, levels=levels, settings=settings)
-            ids.add(name)
-        else:
+        if key in cells and cells[key].id == BASE:
             same_as_base.append(name)
+        elif key in cells:
+            problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
+        elif any(name == cell.id for cell in cells.values()):
+            rule = "two settings are called so; give levels that read differently"
+            problems.append(f"{name}: {rule}")
+        else:
+            cells[key] = Cell(id=name, levels=levels, settings=settings)
     asked = {*question.settings, *vary, *(name for levels in listed for name in levels)}
     problems += without_effect(asked, [cell.settings for cell in cells.values()])
     if problems:
-        raise SpecError(dict.fromkeys(problems), where)
-    return Layout(tuple(cells.values()), tuple(same_as_base))
+        raise SpecError(dict.fromkeys(problems))
+    return tuple(cells.values()), tuple(same_as_base)
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
@@ -346,10 +313,9 @@ def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
     """Factors whose name is nearly a setting's; the others may be parameters of the model."""
     listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
     for place, names in (("vary", vary), *listed):
-        for name in names:
-            near = nearest(name, OF_WORKLOADS, cutoff=MISSPELT_CUTOFF)
-            if near not in (None, name):
-                yield f"{place}.{name}: is no setting; did you mean {near}?"
+        for name in set(names) - set(OF_WORKLOADS):
+            if near := get_close_matches(name, OF_WORKLOADS, n=1, cutoff=MISSPELT):
+                yield f"{place}.{name}: is no setting; did you mean {near[0]}?"
 
 
 def level_problems(vary: Mapping[str, Sequence[Scalar]]) -> Iterator[str]:

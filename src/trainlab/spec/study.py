@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,7 +15,6 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
@@ -145,7 +143,8 @@ LOWER_IS_BETTER = (
 )
 """Words in the name of a metric that is better when lower; all other metrics are better when higher."""
 
-BOUNDS: dict[str, Literal["at most", "at least"]] = {"<=": "at most", ">=": "at least"}
+Bound = Literal["at most", "at least"]
+BOUNDS: dict[str, Bound] = {"<=": "at most", ">=": "at least"}
 _BOUND_AND_NUMBER = re.compile(r"\s*(<=|>=)\s*(\S+)\s*")
 
 
@@ -154,14 +153,13 @@ class Target:
     """What is good enough: accuracy at least, or loss at most, the value."""
 
     metric: str
-    bound: Literal["at least", "at most"]
+    bound: Bound
     value: float
 
     def is_met_by(self, value: float) -> bool:
         """Never by a value that is not finite."""
-        if not math.isfinite(value):
-            return False
-        return value >= self.value if self.bound == "at least" else value <= self.value
+        is_met = value >= self.value if self.bound == "at least" else value <= self.value
+        return is_met and math.isfinite(value)
 
 
 def lower_is_better(metric: str) -> bool:
@@ -171,28 +169,25 @@ def lower_is_better(metric: str) -> bool:
 
 
 def target_of(metric: str, written: float | str) -> Target:
-    """A target: `<=` and `>=` give its bound; that of a bare number follows from the metric's name."""
+    """A target: `<=` and `>=` give its bound; that of a bare number follows from the metric's name.
+    ValueError where it is neither."""
+    bound: Bound = "at most" if lower_is_better(metric) else "at least"
+    number = written
     if isinstance(written, str):
-        sign, number = _parts(written)
-        return Target(metric, BOUNDS[sign], number)
-    return Target(metric, "at most" if lower_is_better(metric) else "at least", written)
-
-
-def _parts(text: str) -> tuple[str, float]:
-    """The sign and the number; ValueError where there are none."""
-    match = _BOUND_AND_NUMBER.fullmatch(text)
-    if not match or not math.isfinite(float(match[2])):
-        raise ValueError(text)
-    return match[1], float(match[2])
+        match = _BOUND_AND_NUMBER.fullmatch(written)
+        if match is None:
+            raise ValueError(written)
+        bound, number = BOUNDS[match[1]], match[2]
+    if not math.isfinite(float(number)):
+        raise ValueError(written)
+    return Target(metric, bound, float(number))
 
 
 def _checked(value: object) -> object:
     """One line for a wrong target: pydantic would write one for a number and one for a text."""
     try:
-        if isinstance(value, str):
-            _parts(value)
-            return value
-        if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value):
+        if isinstance(value, str | int | float) and not isinstance(value, bool):
+            target_of("", value)
             return value
     except ValueError:
         pass
@@ -290,13 +285,3 @@ class Study(Spec):
                 "use `trainlab run … --profile`"
             )
         return self
-
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_are_distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if not seeds:
-            raise ValueError("got none, must be at least one")
-        twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
-        if twice:
-            raise ValueError(f"got {twice[0]} twice, seeds must differ")
-        return seeds

@@ -311,7 +311,6 @@ class Workload:
 
     def build(self, parameters: Mapping[str, Any]) -> nn.Module:
         """The untrained model with these parameters."""
-        self.facts.check_parameters(parameters)
         with MODEL:
             model = self.model(**parameters)
         if isinstance(model, nn.Module) and not hasattr(model, "_modules"):
