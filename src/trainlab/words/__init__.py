@@ -1,69 +1,22 @@
 """Words: every label, caption, note and sentence in every language. The texts are in words.toml."""
 
 import re
-import string
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from importlib.resources import files
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-from trainlab.errors import SpecError
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import level_text
-from trainlab.words.numbers import count, figure, is_share, mib, p_value, percent
-
-
-@dataclass(frozen=True)
-class Language:
-    """What a language needs beside its texts."""
-
-    tag: str
-    """As HTML names it."""
-    sentence_gap: str = " "
-    """Between two sentences."""
-    is_cjk: bool = False
-    """Needs a font of Chinese, Japanese or Korean characters."""
-
-
-LANGUAGES = {"en": Language("en"), "zh": Language("zh-CN", sentence_gap="", is_cjk=True)}
-"""By name, in the order in which words.toml lists the texts of a key."""
-
-TABLES: dict[str, dict[str, list[str]]] = tomllib.loads(
-    (files("trainlab.words") / "words.toml").read_text(encoding="utf-8")
+from trainlab.words.numbers import count, is_share
+from trainlab.words.tables import (
+    BUILTIN_KEYS,
+    LANGUAGES,
+    TABLES,
+    WORDS,
+    Language,
+    TextFormatter,
+    check_language,
 )
-"""The texts of each part of the report, by key; no key is in two parts."""
-WORDS = {key: texts for table in TABLES.values() for key, texts in table.items()}
-BUILTIN_KEYS = {texts[0]: key for key, texts in TABLES["builtin"].items()}
-"""Of titles and summaries that come with trainlab, by their English text."""
 
-NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
-    "count": count,
-    "figure": figure,
-    "figure_2": partial(figure, digits=2),
-    "ratio": partial(figure, digits=4),
-    "cores": "{:.1f}".format,
-    "mib": mib,
-    "percent": percent,
-    "p": p_value,
-}
-"""How a number is written, by the format after the colon of its name in a text: `{time:figure}`."""
-
-
-def check_language(lang: str, place: str = "--lang") -> None:
-    """SpecError, listing the languages there are, where `lang`, given at `place`, is none of them."""
-    if lang not in LANGUAGES:
-        raise SpecError([f"{place}: got {lang!r}, must be one of {', '.join(LANGUAGES)}"])
-
-
-class TextFormatter(string.Formatter):
-    """Fills the names of a text in, numbers by the formats above."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        number_text = NUMBER_FORMATS.get(format_spec)
-        return number_text(value) if number_text else format(value, format_spec)
-
+__all__ = ["LANGUAGES", "TABLES", "WORDS", "Language", "Words", "check_language"]
 
 HAN = r"[\u4e00-\u9fff]"
 CJK = r"[\u4e00-\u9fff\u3000-\u303f\uff00-\uffef]"
