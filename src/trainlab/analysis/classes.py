@@ -164,7 +164,7 @@ CONFUSED = Kind(
     "confused_classes",
     "classes",
     statement=_confused_text,
-    phrases=lambda found, words: {name: found.values[name] for name in ("first", "second")},
+    phrases=lambda found, words: {name: found.numbers[name] for name in ("first", "second")},
 )
 """The two classes that the best setting confuses most often: the samples of the first that were taken for
 the second, at least as many as the other way; all counts are over all seeds."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainlab import __version__
 from trainlab.analysis import document, factors
-from trainlab.analysis.answer import Sentence, notices, size_text, times
+from trainlab.analysis.answer import notices, size_text
 from trainlab.analysis.charts import CellValue, CellValues, dot_chart
 from trainlab.analysis.cost import ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
@@ -30,7 +30,7 @@ from trainlab.spec.facts import is_builtin
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import figure, metric_difference, metric_value
+from trainlab.words.numbers import figure, metric_difference, metric_value, times
 
 
 @dataclass(frozen=True)
@@ -304,16 +304,16 @@ ALIKE = 1.05
 """Two ratios that differ by less read as one number."""
 
 
-def compared_sentences(compared: SideBySide, words: Words) -> Iterator[Sentence]:
+def compared_sentences(compared: SideBySide, words: Words) -> Iterator[document.Statement]:
     """Training, inference, then the metric that was compared first."""
     for mode in MODES:
         pairs = [pair for pair in compared.costs if pair.subject == f"{mode}/sample_us"]
         if pairs:
-            yield Sentence(words.tidy(_speed(mode, pairs, words)), "costs")
+            yield document.Statement(words.tidy(_speed(mode, pairs, words)), "costs")
     if compared.learned:
         metric = compared.learned[0].subject
         pairs = [pair for pair in compared.learned if pair.subject == metric]
-        yield Sentence(words.tidy(_learned_compared(metric, pairs, words)), "learning")
+        yield document.Statement(words.tidy(_learned_compared(metric, pairs, words)), "learning")
 
 
 def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
@@ -366,8 +366,8 @@ def comparison_of(
     a, b = first.evidence, second.evidence
     name_a, name_b = labels or (a.name, b.name)
     figures = _cost_figures(compared.costs, words)
-    told = [document.Statement(s.text, s.section) for s in compared_sentences(compared, words)]
-    lead = document.Statements(tuple(told), is_lead=True)
+    told = tuple(compared_sentences(compared, words))
+    lead = document.Statements(told, is_lead=True)
     # The chart that shows the first sentence stands beside it, the others with the costs.
     answer: list[document.Block] = [lead if told else Paragraph(words("no_findings")), *figures[:1]]
     sections = [

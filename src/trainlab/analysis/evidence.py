@@ -5,7 +5,16 @@ import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -48,6 +57,8 @@ SHOWN_SETTINGS = (
 )
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Line = Mapping[str, Any]
 """A line of a curve."""
 
@@ -212,10 +223,16 @@ def _read(file: RecordFile[R]) -> R | None:
     return file.read() if file.exists() else None
 
 
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their key, in the order in which keys first come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 ENDED_WELL = ("done", "diverged")
 """Trials that ran to their end: a loss that diverged is a result, a failure is not."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

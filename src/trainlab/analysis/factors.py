@@ -75,6 +75,13 @@ MOST_VALUES = 24
 """Values of a chart that its alt text lists."""
 
 
+def _within_text(found: Finding, words: Words) -> str:
+    """The interval of a difference, both ends to the same place."""
+    ends = () if found.interval is None else (found.interval.low, found.interval.high)
+    widest = max(map(abs, ends), default=0.0)
+    return found.interval_text(words, lambda end: found.difference_text(words, end, widest))
+
+
 def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
     margin = found.difference_text(words, found.margin).lstrip("+")
     if found.margin is not None and not is_share(found.subject):
@@ -89,7 +96,7 @@ def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
         "difference": found.difference_text(words, found.difference),
         "margin": margin,
         "detectable": found.difference_text(words, found.detectable).lstrip("+"),
-        "within": found.difference_interval(words),
+        "within": _within_text(found, words),
     }
 
 
@@ -194,7 +201,7 @@ TREND = Kind(
     statement=_trend_text,
     phrases=lambda found, words: {
         "slope": found.difference_text(words, found.slope),
-        "within": found.difference_interval(words),
+        "within": _within_text(found, words),
         "per": words("per_doubling" if found.is_per_doubling else "per_unit"),
         "factor_name": short_name(found.factor or ""),
         "from_level": level_text(found.lowest),
@@ -215,7 +222,7 @@ INTERACTION = Kind(
     ),
     phrases=lambda found, words: {
         "difference": found.difference_text(words, found.difference),
-        "within": found.difference_interval(words),
+        "within": _within_text(found, words),
     },
 )
 """The effect of one change at another factor's other level, less that at its reference."""
@@ -594,9 +601,9 @@ def _factor_section(factor: str, findings: list[Finding], words: Words) -> Secti
     name = " + ".join(factor_name(one, words) for one in factor.split(","))
     compared = [f for f in findings if f.kind in COMPARED]
     table = [factor_table(name, compared, words)] if compared else []
-    told = [one for one in by_importance(findings) if not one.repeats_row]
+    told = [one for one in by_importance(findings) if not one.of_kind.repeats_row(one)]
     # Of findings that are rows alone the table does not say what else differed.
-    confounds = confounds_text((one for one in findings if one.repeats_row), words)
+    confounds = confounds_text((one for one in findings if one.of_kind.repeats_row(one)), words)
     also = [Paragraph(words("also_differ", confounds=confounds))] if confounds else []
     blocks = (*table, *also, *first_bullets(told, words))
     return Section(section_of(factor), words.tidy(words("factor", factor=name)), blocks)

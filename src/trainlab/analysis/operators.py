@@ -146,7 +146,9 @@ def classic_table(record: OperatorsRecord, top: int = 10) -> str:
 
 
 def _phrases(one: Finding, words: Words) -> dict[str, object]:
-    return {"mode_word": words.mode(one.of_mode), "operator": bare_operator(one.subject)}
+    whole = words.named("share_of", one.numbers.get("share_of", ""))
+    operator = bare_operator(one.subject)
+    return {"mode_word": words.mode(one.of_mode), "operator": operator, "whole": whole}
 
 
 def _top_text(one: Finding, words: Words) -> str:
@@ -154,8 +156,7 @@ def _top_text(one: Finding, words: Words) -> str:
         key = "first_at_one"
     else:
         key = "dominates" if min(one.share_a, one.share_b) >= DOMINATES else "first_at_both"
-    whole = words(f"share_of_{one.share_of}")
-    return one.fill(words, key, whole=whole, other=bare_operator(one.first_a))
+    return one.fill(words, key, other=bare_operator(one.first_a))
 
 
 TOP_OPERATOR = Kind(
@@ -164,6 +165,7 @@ TOP_OPERATOR = Kind(
     8,
     statement=_top_text,
     phrases=_phrases,
+    brief=lambda one: "answer_operator" if one.of_mode == "train" else None,
     weight=lambda one: float(one.of_mode == "train"),
 )
 """The operator that takes most of the step at the largest batch, and its share at the smallest."""

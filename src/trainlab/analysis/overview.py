@@ -24,7 +24,7 @@ def _unfinished_text(found: Finding, words: Words) -> str:
     states = [
         words("trials_in_state", number=number, state=words.named("state", state))
         for state in ENDED_BADLY
-        if (number := found.values[f"num_{state}"])
+        if (number := found.numbers[f"num_{state}"])
     ]
     key = "unfinished" if found.num_done else "none_finished"
     return found.fill(words, key, states=words.listed(states))
@@ -34,7 +34,7 @@ def _undecided_text(found: Finding, words: Words) -> str:
     causes = [
         words(f"open_{cause}", number=number)
         for cause in CAUSES
-        if (number := found.values[f"num_{cause}"])
+        if (number := found.numbers[f"num_{cause}"])
     ]
     text = found.fill(words, "undecided", causes=words("list_semicolon").join(causes))
     if found.most_seeds != 1:

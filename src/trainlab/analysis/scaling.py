@@ -24,6 +24,8 @@ from trainlab.words.numbers import figure, percent
 FARTHEST_FIT = 2
 """A batch of more than this many times the largest measured is beyond what a fit can tell."""
 PROCESSES = "processes"
+NOTABLE_SHARE = 0.2
+"""From this share of a step on, the optimizer is worth a sentence of the answer."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,13 @@ def _others(cell: Cell, size: int) -> str:
     return cell.settings.model_dump_json(exclude={"batch_size": True, "script": arguments})
 
 
+def knows_enough(scaling: Finding) -> bool:
+    """Whether the size where gains end is known and not far beyond those measured."""
+    high = scaling.enough_high
+    is_near = high is not None and high <= FARTHEST_FIT * scaling.largest
+    return is_near and scaling.fit != "does not fit"
+
+
 def _scaling_text(one: Finding, words: Words) -> str:
     if one.fit == "does not fit":
         return one.fill(words, "scaling_unfit")
@@ -98,19 +107,23 @@ def _scaling_text(one: Finding, words: Words) -> str:
     )
 
 
-SCALING = Kind("scaling", "scaling", 9, statement=_scaling_text)
+SCALING = Kind(
+    "scaling",
+    "scaling",
+    9,
+    statement=_scaling_text,
+    brief=lambda one: "answer_enough" if one.mode == "train" and knows_enough(one) else None,
+)
 """How the time of a batch grows with its size. Its interval is that of the fixed part; beyond `enough`
 doubling the size saves less than 10% of the time per sample. `worst_error` is that of predicting each size
 from the others (None below three), `allowed_error` what noise allows there."""
-OPTIMIZER_SHARE = Kind("optimizer_share", "phases", 10)
+OPTIMIZER_SHARE = Kind(
+    "optimizer_share",
+    "phases",
+    10,
+    brief=lambda one: "answer_optimizer" if one.share_a >= NOTABLE_SHARE else None,
+)
 """How much of a step the optimizer takes, at the smallest batch and at the largest."""
-
-
-def knows_enough(scaling: Finding) -> bool:
-    """Whether the size where gains end is known and not far beyond those measured."""
-    high = scaling.enough_high
-    is_near = high is not None and high <= FARTHEST_FIT * scaling.largest
-    return is_near and scaling.fit != "does not fit"
 
 
 def scaling_finding(series: BatchSeries) -> Finding:
@@ -228,22 +241,25 @@ def _efficiency_text(one: Finding, words: Words) -> str:
     return percent(one.efficiency) + words("within", **ends)
 
 
+def _parallel_brief(one: Finding) -> str | None:
+    """Where it is known well enough to be told: by which way the interval lies of as fast as before."""
+    if one.interval is None:
+        return None
+    if one.interval.contains(1):
+        return "answer_parallel_unknown"
+    return "answer_parallel_faster" if one.speedup > 1 else "answer_parallel_slower"
+
+
 PARALLEL = Kind(
     "parallel",
     "parallel",
     8,
     text="parallel_gain",
     phrases=lambda one, words: {"efficiency_text": _efficiency_text(one, words)},
+    brief=_parallel_brief,
 )
 """How many times as fast the same batch is trained by more processes, with its interval, and the
 efficiency: 1 where so many times the processes are so many times as fast."""
-
-
-def parallel_direction(gain: Finding) -> str:
-    """`faster`, `slower` or `unknown`: which way the interval lies of as fast as before."""
-    if gain.interval is None or gain.interval.contains(1):
-        return "unknown"
-    return "faster" if gain.interval.low > 1 else "slower"
 
 
 def efficiency(ratio: float, first: int, second: int) -> float:

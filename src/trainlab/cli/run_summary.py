@@ -131,17 +131,11 @@ class Summary:
             if finding.kind == "unfinished":
                 say(self.console, finding.sentence(words), "yellow")
         found = answer.answer(self.evidence, self.data.findings, words)
-        question = words.builtin(self.evidence.study.title) or words("answer")
-        parts = {
-            question: answer.answer_blocks(found, words),
-            words("why_so"): answer.why_blocks(found),
-            words("left_open"): answer.open_blocks(found, words),
-        }
-        for title, blocks in parts.items():
-            if blocks:
-                self.console.print()
-                self.console.print(Text(title, "bold underline"))
-                self.print_blocks(*blocks)
+        for part in found.sections(words):
+            title = words.builtin(self.evidence.study.title) if part.id == "answer" else ""
+            self.console.print()
+            self.console.print(Text(title or part.title, "bold underline"))
+            self.print_blocks(*part.blocks)
         self.console.print()
 
     def print_study(self, *, with_all: bool = False) -> None:

@@ -42,6 +42,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.1g}%" if small else f"{100 * share:.1f}%"
 
 
+def whole_percent(share: float) -> str:
+    """`55%`; one digit after the point below 10%."""
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.1f}%"
+
+
+def times(ratio: float) -> str:
+    """`6.6`, `31`, `1.05`, `1,204`: how many times, to two digits or three."""
+    return f"{ratio:.{3 if ratio < 1.2 else 2}g}" if ratio < 99.5 else figure(ratio)
+
+
 def is_share(metric: str) -> bool:
     """Whether a metric is shown in per cent."""
     return metric.endswith("accuracy")

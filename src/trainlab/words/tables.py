@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from trainlab.errors import SpecError
-from trainlab.words.numbers import count, figure, mib, p_value, percent
+from trainlab.words.numbers import count, figure, mib, p_value, percent, times, whole_percent
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ NUMBER_FORMATS: Mapping[str, Callable[[float], str]] = {
     "cores": "{:.1f}".format,
     "mib": mib,
     "percent": percent,
+    "whole": whole_percent,
+    "times": times,
+    "times_apart": lambda ratio: times(max(ratio, 1 / ratio)),
     "p": p_value,
 }
 """How a number is written, by the format after the colon of its name in a text: `{time:figure}`."""
