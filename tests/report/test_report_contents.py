@@ -244,7 +244,7 @@ def test_a_sentence_that_says_no_more_than_its_row_is_left_out(
     data, report = run_data(rich_folder), reports["en"]
     told = {p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items}
     rows = [one for one in data.findings if one.kind in ("effect", "no_reset", "cost", "memory")]
-    assert {one.repeats_row for one in rows} == {True}
+    assert {one.of_kind.repeats_row(one) for one in rows} == {True}
     assert not told & {one.sentence(Words("en")) for one in rows}
     (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch size"))
     assert len(table.rows) == len(rows)

@@ -524,8 +524,7 @@ class _Writer:
         states = [trial.state for trial in self.evidence.trials]
         if num_open := sum(one in ("pending", "running", "interrupted") for one in states):
             text = self.words("open_unfinished", some=num_open, all=len(states))
-            path = self.evidence.path
-            command = f"trainlab resume {shlex.quote(path)}" if path else None
+            command = shlex.join(["trainlab", "resume", self.evidence.path])
             yield self.open(text, "answer", command, self.minutes() * num_open / len(states))
         if self.evidence.is_complete:
             yield from self.open_learning()

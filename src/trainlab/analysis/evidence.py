@@ -1,47 +1,20 @@
 """Evidence: all records of a run, read once, arranged by cell. The only reader of run folders."""
 
-import json
 import math
 import os
 import statistics
 from collections import Counter
-from collections.abc import (
-    Callable,
-    Collection,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Set,
-)
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
-
 from trainlab.analysis.measurement import MODES, Measurement, process_steps_ms, summarise
 from trainlab.errors import RecordError
-from trainlab.record.cost_record import (
-    CostRecord,
-    LayersRecord,
-    LimitsRecord,
-    MemoryRecord,
-    NetworkRecord,
-    OperatorsRecord,
-    ProbeCostRecord,
-)
+from trainlab.record import cost_record as costs
 from trainlab.record.learning_record import ConfusionRecord, FiredRecord, ProbeRecord
-from trainlab.record.run_folder import (
-    CHANGED,
-    Digests,
-    RecordFile,
-    RunFolder,
-    TrialFolder,
-    run_digests,
-)
-from trainlab.record.schema import Record, first_problem
+from trainlab.record.run_folder import CHANGED, RecordFile, RunFolder, TrialFolder
+from trainlab.record.schema import Record
 from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
 from trainlab.record.study_record import UNKNOWN, Environment, StudyRecord
 from trainlab.record.trial_record import TrialRecord
@@ -49,12 +22,9 @@ from trainlab.spec import Cell, Study, TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.settings import Scalar
 
-# The records of one trial, read and checked together: one that is damaged leaves the others readable.
-
 UNFINISHED = ("pending", "running")
-SHOWN_SETTINGS = (
-    *("epochs", "batch_size", "optimizer", "lr", "precision", "device", "zero_grad", "model"),
-)
+ENDED_WELL = ("done", "diverged")
+"""Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
@@ -63,22 +33,36 @@ Line = Mapping[str, Any]
 """A line of a curve."""
 
 
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """The items by their key, in the order in which keys first come."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 @dataclass(frozen=True)
 class LearnedTrial:
-    """One learn trial: its record and its curve."""
+    """One learn trial: its record and its curve. What is large and needed by few is read when asked for."""
 
     trial: TrialRecord
     epochs: tuple[Line, ...]
     """The curve's lines of kind `epoch`, in order."""
-    read_steps: Callable[[], Sequence[Line]] = tuple
-    """Reads the lines of kind `step`: there are many, and only reports that draw them need them."""
-    read_network: Callable[[], NetworkRecord | None] = lambda: None
-    """Reads the calls of its model; None where they were not recorded."""
-    read_confusion: Callable[[], ConfusionRecord | None] = lambda: None
-    """Reads which classes it took for which; None where that was not recorded."""
-
-    watched: WatchedRecord | None = None
+    watched: WatchedRecord | None
     """What a script was seen to do; None where it was no script, or its process died."""
+    files: TrialFolder
+
+    def read_steps(self) -> list[Line]:
+        """The curve's lines of kind `step`."""
+        return [line for line in self.files.curve() if line["kind"] == "step"]
+
+    def read_network(self) -> costs.NetworkRecord | None:
+        """The calls of its model; None where they were not recorded."""
+        return _read(self.files.network)
+
+    def read_confusion(self) -> ConfusionRecord | None:
+        """Which classes it took for which; None where that was not recorded."""
+        return _read(self.files.confusion)
 
     def epoch_s(self) -> float | None:
         """The median training time of its epochs; None where none ended."""
@@ -107,10 +91,7 @@ class ProbedTrial:
 
     @cached_property
     def _series(self) -> dict[tuple[str, str], list[ProbeRecord]]:
-        series: dict[tuple[str, str], list[ProbeRecord]] = {}
-        for line in self.lines:
-            series.setdefault((line.probe, line.target), []).append(line)
-        return series
+        return grouped(self.lines, lambda line: (line.probe, line.target))
 
     def series(self, probe: str, target: str) -> Sequence[ProbeRecord]:
         """The values of one probe at one layer, in order."""
@@ -126,37 +107,49 @@ class TrialRecords:
     """A trial and all that was recorded of it; None for what was not."""
 
     trial: TrialRecord
+    probed: ProbedTrial | None
     learned: LearnedTrial | None = None
     """Of a learn trial, ended or not."""
-    probed: ProbedTrial | None = None
-    cost: CostRecord | None = None
+    cost: costs.CostRecord | None = None
     """This and the next: of a cost trial that is done."""
-    operators: OperatorsRecord | None = None
-    layers: LayersRecord | None = None
-    memory: MemoryRecord | None = None
-    limits: LimitsRecord | None = None
-    probe_price: ProbeCostRecord | None = None
+    operators: costs.OperatorsRecord | None = None
+    layers: costs.LayersRecord | None = None
+    memory: costs.MemoryRecord | None = None
+    limits: costs.LimitsRecord | None = None
+    probe_price: costs.ProbeCostRecord | None = None
 
 
-def read_trial(files: TrialFolder, *, of_script: bool = False) -> TrialRecords:
+OF_SCRIPTS = (
+    *(name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts),
+    "threads",
+)
+"""The settings that a script is given. It chooses all others itself: what they were seen to be is in
+`resolved`."""
+
+
+def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
     """All records of a trial; RecordError names the first that is missing or damaged."""
     trial = files.read()
     if trial.id != files.path.name:
         raise RecordError(
             f"{files.trial_file}: id: got {trial.id!r}, must be its folder's name; {CHANGED}"
         )
-    _check_settings(files, trial)
     if of_script:
-        trial = _of_script(trial)
+        given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
+        trial = trial.model_copy(update={"settings": given})
     files.check_files(trial)
     probed = probed_trial(files, trial)
     if trial.kind == "learn":
-        return TrialRecords(trial, learned=_learned(files, trial), probed=probed)
+        learned = LearnedTrial(trial, tuple(files.epochs()), _read(files.watched), files)
+        if not trial.files:
+            # No digest vouches for what is read later.
+            _ = files.curve(), learned.read_network(), learned.read_confusion()
+        return TrialRecords(trial, probed, learned)
     if trial.state != "done":
-        return TrialRecords(trial, probed=probed)
+        return TrialRecords(trial, probed)
     return TrialRecords(
         trial,
-        probed=probed,
+        probed,
         cost=files.cost.read() if trial.watch == "steps" else None,
         operators=_read(files.operators),
         layers=_read(files.layers),
@@ -164,33 +157,6 @@ def read_trial(files: TrialFolder, *, of_script: bool = False) -> TrialRecords:
         limits=_read(files.limits),
         probe_price=_read(files.probe_price),
     )
-
-
-OF_SCRIPTS = tuple(
-    name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts
-)
-
-
-def _of_script(trial: TrialRecord) -> TrialRecord:
-    """With the settings alone that a script is given: it chooses the others itself, and what they were seen
-    to be is in `resolved`."""
-    given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
-    if trial.settings.get("threads") is not None:
-        given["threads"] = trial.settings["threads"]
-    return trial.model_copy(update={"settings": given})
-
-
-def _check_settings(files: TrialFolder, trial: TrialRecord) -> None:
-    """RecordError where settings that tables show are missing, or hold what no setting can."""
-    if lacking := [name for name in SHOWN_SETTINGS if name not in trial.settings]:
-        raise RecordError(f"{files.trial_file}: settings: has no {lacking[0]}; {CHANGED}")
-    try:
-        # Strict, and as JSON, which has no tuples: they are used as they are.
-        TrainSpec.model_validate_json(json.dumps(trial.settings), extra="ignore", strict=True)
-    except ValidationError as error:
-        raise RecordError(
-            f"{files.trial_file}: settings: {first_problem(error)}; {CHANGED}"
-        ) from None
 
 
 def probed_trial(files: TrialFolder, trial: TrialRecord) -> ProbedTrial | None:
@@ -203,36 +169,8 @@ def probed_trial(files: TrialFolder, trial: TrialRecord) -> ProbedTrial | None:
     )
 
 
-def _learned(files: TrialFolder, trial: TrialRecord) -> LearnedTrial:
-    if not trial.files:
-        # No digest vouches for what is read later.
-        files.curve()
-        _read(files.network)
-        _read(files.confusion)
-    return LearnedTrial(
-        trial,
-        epochs=tuple(files.epochs()),
-        read_steps=lambda: [line for line in files.curve() if line["kind"] == "step"],
-        read_network=lambda: _read(files.network),
-        read_confusion=lambda: _read(files.confusion),
-        watched=_read(files.watched),
-    )
-
-
 def _read(file: RecordFile[R]) -> R | None:
     return file.read() if file.exists() else None
-
-
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """The items by their key, in the order in which keys first come."""
-    groups: dict[K, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return groups
-
-
-ENDED_WELL = ("done", "diverged")
-"""Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +188,8 @@ class Damage:
 class Evidence:
     """All records of a run so far."""
 
+    folder: RunFolder
+    """Of several runs that are pooled, that of the first."""
     record: StudyRecord
     study: Study
     environments: Mapping[str, Environment]
@@ -267,12 +207,11 @@ class Evidence:
     """What is left out, and why."""
     diagnosis: DiagnosisRecord | None = None
     """What limits the script, where the run was made to find that out."""
-    path: str = ""
-    """The run folder as it was named; empty where several runs are pooled."""
-    list_files: Callable[[], frozenset[str]] = frozenset
-    """Lists the names of all files of the run; those of trials without their folders."""
-    read_digests: Callable[[], Digests | None] = lambda: None
-    """Digests of all raw records; only reports that are handed in need them."""
+
+    @property
+    def path(self) -> str:
+        """The run folder as it was named."""
+        return str(self.folder.path)
 
     @property
     def name(self) -> str:
@@ -321,27 +260,29 @@ class Evidence:
         }
 
     @cached_property
-    def repeats(self) -> Mapping[str, frozenset[int]]:
+    def repeats(self) -> Mapping[str, Set[int]]:
         """By cell, seeds with which a script computed exactly what it did with an earlier one: it seeds
         itself, and its second run is no second sample."""
-        found = {cell: frozenset(_repeated(seeds)) for cell, seeds in self.learned.items()}
-        return {cell: seeds for cell, seeds in found.items() if seeds}
+        found: dict[str, Set[int]] = {}
+        for cell, by_seed in self.learned.items():
+            did = {
+                seed: (*one.watched.losses, repr(sorted(one.trial.final.items())))
+                for seed, one in sorted(by_seed.items())
+                if one.watched is not None and one.watched.num_steps and one.trial.state == "done"
+            }
+            firsts = {what: seed for seed, what in reversed(did.items())}
+            if repeated := did.keys() - {*firsts.values()}:
+                found[cell] = repeated
+        return found
 
     def level_that_ran(self, cell: Cell, factor: str) -> Scalar | None:
         """The level of a factor in a cell as its trials had it: a batch is no larger than the data."""
-        ran = self._resolved.get(cell.id, {}).get(factor) if factor == "batch_size" else None
-        if cell.settings.accumulate > 1:
-            ran = None  # what was resolved is that of an update, of several batches
-        return level_of(cell, factor) if ran is None else ran
-
-    @cached_property
-    def _resolved(self) -> dict[str, Mapping[str, Any]]:
-        """What settings became in the first trial of each cell that got so far."""
-        resolved: dict[str, Mapping[str, Any]] = {}
-        for trial in self.trials:
-            if trial.resolved:
-                resolved.setdefault(trial.cell, trial.resolved)
-        return resolved
+        asked = level_of(cell, factor)
+        if factor != "batch_size" or cell.settings.accumulate > 1:
+            return asked  # what was resolved with `accumulate` is that of an update, of several batches
+        of_cell = (one.resolved for one in self.trials if one.cell == cell.id and one.resolved)
+        ran: Scalar | None = next(of_cell, {}).get(factor)
+        return asked if ran is None else ran
 
     def finite_values(self, cell: str, metric: str) -> list[float]:
         """A metric of the last epoch of the trials that did not diverge."""
@@ -381,26 +322,41 @@ def gather(folder: RunFolder) -> Evidence:
     """Reads a run; RecordError where the folder is not a run of trainlab, or nothing in it is sound."""
     record = folder.study()
     study = record.to_study(str(folder.study_file))
-    known = {cell.id for cell in study.all_cells}
-    sound = _Sound(folder)
-    read_one = partial(_read_trial, folder, known=known, of_script=study.script is not None)
-    tried = (sound.read(one, partial(read_one, one)) for one in record.trials)
-    read = [one for one in tried if one is not None]
+    cell_order = {cell.id: number for number, cell in enumerate(study.all_cells)}
+    damaged: list[Damage] = []
+
+    def sound(trial: str | None, read: Callable[[], T]) -> T | None:
+        """What a reader gives; None where it is damaged. The reason has paths as in the run folder, so that
+        a copy of it gives the same report."""
+        try:
+            return read()
+        except RecordError as error:
+            damaged.append(Damage(trial, str(error).removeprefix(f"{folder.path}{os.sep}")))
+            return None
+
+    def read_one(trial_id: str) -> TrialRecords:
+        one = read_trial(folder.trial(trial_id), of_script=study.script is not None)
+        if (cell := one.trial.cell) not in cell_order:
+            lacking = f"study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"
+            raise RecordError(f"{folder.study_file}: {lacking}")
+        return one
+
+    read = [one for name in record.trials if (one := sound(name, partial(read_one, name)))]
     machines = {
-        name: sound.read(None, file.read) for name, file in folder.environment_files().items()
+        name: machine
+        for name, file in folder.environment_files().items()
+        if (machine := sound(None, file.read))
     }
-    has_diagnosis = folder.diagnosis.exists()
-    diagnosis = sound.read(None, folder.diagnosis.read) if has_diagnosis else None
+    diagnosis = sound(None, partial(_read, folder.diagnosis))
     elsewhere = _elsewhere(read, machines)
-    sound.damaged += elsewhere.values()
+    damaged += elsewhere.values()
     read = [one for one in read if one.trial.id not in elsewhere]
-    if not read and sound.damaged:
-        raise RecordError(f"{folder.path}: no trial is sound: {sound.damaged[0].reason}")
+    if not read and damaged:
+        raise RecordError(f"{folder.path}: no trial is sound: {damaged[0].reason}")
     learned: dict[str, dict[int, LearnedTrial]] = {}
     for one in read:
         if one.learned is not None and one.trial.state not in UNFINISHED:
             learned.setdefault(one.trial.cell, {})[one.trial.seed] = one.learned
-    cell_order = {cell.id: number for number, cell in enumerate(study.all_cells)}
 
     def position(m: Measurement) -> tuple[int, int, bool, bool]:
         """Cells in the order asked, training before inference, an A/A pair in its own order."""
@@ -408,10 +364,10 @@ def gather(folder: RunFolder) -> Evidence:
         return cell_order[m.trial.cell], mode, m.is_trained, m.trial.again
 
     return Evidence(
-        path=str(folder.path),
+        folder=folder,
         record=record,
         study=study,
-        environments={name: one for name, one in machines.items() if one is not None},
+        environments=machines,
         trials=tuple(one.trial for one in read),
         learned=learned,
         measured=tuple(sorted(_measurements(read), key=position)),
@@ -421,65 +377,23 @@ def gather(folder: RunFolder) -> Evidence:
             for one in read
             if one.learned is not None and one.trial.state == "running"
         },
-        damaged=tuple(sound.damaged),
+        damaged=tuple(damaged),
         diagnosis=diagnosis,
-        list_files=folder.file_names,
-        read_digests=lambda: run_digests(folder),
     )
 
 
-def _repeated(by_seed: Mapping[int, LearnedTrial]) -> Iterator[int]:
-    known: set[object] = set()
-    for seed, one in sorted(by_seed.items()):
-        if one.watched is not None and one.watched.num_steps and one.trial.state == "done":
-            did = (*one.watched.losses, repr(sorted(one.trial.final.items())))
-            if did in known:
-                yield seed
-            known.add(did)
-
-
-class _Sound:
-    """Reads what is sound and keeps a list of what is not."""
-
-    def __init__(self, folder: RunFolder) -> None:
-        self._prefix = f"{folder.path}{os.sep}"
-        self.damaged: list[Damage] = []
-
-    def read(self, trial: str | None, read: Callable[[], T]) -> T | None:
-        """What a reader gives; None where it is damaged. The reason has paths as in the run folder, so that
-        a copy of it gives the same report."""
-        try:
-            return read()
-        except RecordError as error:
-            self.damaged.append(Damage(trial, str(error).removeprefix(self._prefix)))
-            return None
-
-
-def _read_trial(
-    folder: RunFolder, trial_id: str, known: Collection[str], *, of_script: bool
-) -> TrialRecords:
-    """RecordError where a record is damaged, or the trial is of a cell that the study does not have."""
-    records = read_trial(folder.trial(trial_id), of_script=of_script)
-    if (cell := records.trial.cell) not in known:
-        raise RecordError(
-            f"{folder.study_file}: study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"
-        )
-    return records
-
-
 def _elsewhere(
-    read: Iterable[TrialRecords], machines: Mapping[str, Environment | None]
+    read: Iterable[TrialRecords], machines: Mapping[str, Environment]
 ) -> dict[str, Damage]:
     """Cost trials that another machine has measured than most, by id: times of two are not compared. A
     cluster may give what a lost node has left to another one."""
-    hosts: dict[str, str] = {}
-    for one in read:
-        machine = machines.get(one.trial.environment or "")
-        if one.trial.kind == "cost" and one.trial.state == "done" and machine is not None:
-            hosts[one.trial.id] = machine.host
-    if len(set(hosts.values())) < 2:
-        return {}
-    most = Counter(hosts.values()).most_common(1)[0][0]
+    hosts = {
+        one.trial.id: machine.host
+        for one in read
+        if one.trial.kind == "cost" and one.trial.state == "done"
+        if (machine := machines.get(one.trial.environment or "")) is not None
+    }
+    most = next((host for host, _ in Counter(hosts.values()).most_common(1)), "")
     return {
         trial: Damage(trial, f"{trial}: measured on {host}, most others on {most}")
         for trial, host in hosts.items()
@@ -488,49 +402,38 @@ def _elsewhere(
 
 
 def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
-    """One per cell, mode and weights; those without a timed process are left out."""
-    groups: dict[object, list[TrialRecords]] = {}
-    records: dict[str, CostRecord] = {}
-    for one in read:
-        if one.trial.kind == "cost" and one.trial.state == "done":
-            key = one.trial.cell, one.trial.mode, one.trial.weights_of
-            groups.setdefault(key, []).append(one)
-            if one.cost is not None:
-                records[one.trial.id] = one.cost
-    steps_ms = process_steps_ms(records)
-    for group in (part for trials in groups.values() for part in _measured_apart(trials)):
-        timed = [one.trial for one in group if one.cost is not None]
-        if not timed:
-            continue
-        costs = tuple(one.cost for one in group if one.cost is not None)
-        process_ms = tuple(steps_ms[trial.id] for trial in timed)
-        watched = {one.trial.watch: one for one in group}
-        operators, layers = watched.get("operators"), watched.get("layers")
-        yield Measurement(
-            trial=timed[0],
-            processes=tuple(trial.id for trial in timed),
-            costs=costs,
-            process_ms=process_ms,
-            summary=summarise(costs, process_ms),
-            operators=None if operators is None else operators.operators,
-            layers=None if layers is None else layers.layers,
-            memory=None if layers is None else layers.memory,
-            limits=None if layers is None else layers.limits,
-            probe_price=None if layers is None else layers.probe_price,
-        )
-
-
-def _measured_apart(trials: Sequence[TrialRecords]) -> Iterator[list[TrialRecords]]:
-    """The trials of a cell, and apart from them those of its second measurement. Where every process of the
-    first broke, the second stands for it: the cell is the same, and it took the same turns."""
-    first = [one for one in trials if not one.trial.again]
-    second = [one for one in trials if one.trial.again]
-    if any(one.cost is not None for one in first):
-        yield first
-        yield second
-    else:
-        stand_in = {"again": False}
-        yield first + [replace(o, trial=o.trial.model_copy(update=stand_in)) for o in second]
+    """One per cell, mode and weights, and of an A/A pair its second; those without a timed process are left
+    out."""
+    done = [one for one in read if one.trial.kind == "cost" and one.trial.state == "done"]
+    steps_ms = process_steps_ms({one.trial.id: one.cost for one in done if one.cost is not None})
+    for group in grouped(done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of)).values():
+        first = [one for one in group if not one.trial.again]
+        second = [one for one in group if one.trial.again]
+        if all(one.cost is None for one in first):
+            # Every process broke: the second measurement stands for the first. It took the same turns.
+            trials = (one.trial.model_copy(update={"again": False}) for one in second)
+            first += [replace(one, trial=trial) for one, trial in zip(second, trials, strict=True)]
+            second = []
+        for part in (first, second):
+            timed = {one.trial.id: one.cost for one in part if one.cost is not None}
+            if not timed:
+                continue
+            watched = {one.trial.watch: one for one in part}
+            layers = watched.get("layers", part[0])
+            process_ms = tuple(steps_ms[trial] for trial in timed)
+            costs_of = tuple(timed.values())
+            yield Measurement(
+                trial=next(one.trial for one in part if one.cost is not None),
+                processes=tuple(timed),
+                costs=costs_of,
+                process_ms=process_ms,
+                summary=summarise(costs_of, process_ms),
+                operators=watched.get("operators", part[0]).operators,
+                layers=layers.layers,
+                memory=layers.memory,
+                limits=layers.limits,
+                probe_price=layers.probe_price,
+            )
 
 
 # What differs between two trials or two runs beyond the factor that was meant to.
@@ -538,7 +441,6 @@ def _measured_apart(trials: Sequence[TrialRecords]) -> Iterator[list[TrialRecord
 COMPANY = frozenset({"trials_together"})
 """With how many others a trial ran as one program: it computes the same with any, and has its share of the
 time."""
-UPDATES, OF_SCRIPT = "updates", "script."
 CALLED = {
     "accumulate": ("accum",),
     "batch_size": ("batch",),
@@ -594,29 +496,25 @@ def _follows(
 ) -> bool:
     """Whether what a script was seen to use is what its varied argument says, or follows from it: as many
     passes over the data are fewer updates of larger batches."""
-    if confound.what == UPDATES:
+    if confound.what == "updates":
         a, b = first.resolved, second.resolved
-        return a.get("passes") != b.get("passes") or a.get("batch_size") != b.get("batch_size")
-    seen = confound.first, confound.second
+        return any(a.get(cause) != b.get(cause) for cause in ("passes", "batch_size"))
     for factor in factors:
-        name = factor.removeprefix(OF_SCRIPT).casefold()
-        is_about = any(hint in name for hint in CALLED.get(confound.what, ()))
-        levels = first.levels.get(factor), second.levels.get(factor)
-        if factor.startswith(OF_SCRIPT) and is_about and all(map(_is_level, levels, seen)):
-            return True
+        owner, _, name = factor.casefold().partition(".")
+        if owner == "script" and any(hint in name for hint in CALLED.get(confound.what, ())):
+            pairs = (
+                (first.levels.get(factor), confound.first),
+                (second.levels.get(factor), confound.second),
+            )
+            # The default of an argument that was not given is not known; words and switches have no number.
+            if all(level in (None, seen) or isinstance(level, bool | str) for level, seen in pairs):
+                return True
     return False
-
-
-def _is_level(level: Scalar | None, seen: Scalar | None) -> bool:
-    """Whether it says what was seen, or may: None is an argument that was not given, whose default is not
-    known; words and switches have no number to compare."""
-    return level is None or isinstance(level, bool | str) or level == seen
 
 
 def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ...]:
     """Of the machines and software of two runs."""
-    a, b = (_flat(environment.model_dump(mode="json")) for environment in (first, second))
-    return tuple(_differences(a, b, {"format"}))
+    return tuple(_differences(_flat(first), _flat(second), {"format"}))
 
 
 def pooling_problems(
@@ -626,31 +524,33 @@ def pooling_problems(
 
     `git_matters`: whether the code that ran may be that of the folder a run was started in.
     """
-    problems = [
-        f"{name} {first.packages.get(name)} against {second.packages.get(name)}"
-        for name in BREAKS_POOLING
-        if first.packages.get(name) != second.packages.get(name)
+    versions = [
+        (name, first.packages.get(name), second.packages.get(name)) for name in BREAKS_POOLING
     ]
+    problems = [f"{name} {a} against {b}" for name, a, b in versions if a != b]
     if (first.cpu, first.gpus) != (second.cpu, second.gpus):
         problems.append(f"another machine: {first.cpu} against {second.cpu}")
-    if git_matters and (code_a := _code(first)) != (code_b := _code(second)):
+    code_a, code_b = (
+        "not in git"
+        if one.git_commit is None
+        else f"git commit {one.git_commit[:10]}{' with changes' if one.git_dirty else ''}"
+        for one in (first, second)
+    )
+    if git_matters and code_a != code_b:
         problems.append(f"other code: {code_a} against {code_b}")
     return tuple(problems)
-
-
-def _code(environment: Environment) -> str:
-    """The git state of the folder a run was started in."""
-    if environment.git_commit is None:
-        return "not in git"
-    changed = " with changes" if environment.git_dirty else ""
-    return f"git commit {environment.git_commit[:10]}{changed}"
 
 
 def _differences(
     first: Mapping[str, Any], second: Mapping[str, Any], expected: Set[str]
 ) -> list[Confound]:
+    """Lists and tables as text, so that confounds can be compared and hashed."""
+
+    def scalar(value: Any) -> Scalar | None:
+        return value if value is None or isinstance(value, Scalar) else str(value)
+
     return [
-        Confound(name, _scalar(first.get(name)), _scalar(second.get(name)))
+        Confound(name, scalar(first.get(name)), scalar(second.get(name)))
         for name in dict.fromkeys([*first, *second])
         if name not in expected and first.get(name) != second.get(name)
     ]
@@ -663,14 +563,10 @@ def _data(trial: TrialRecord) -> dict[str, Any]:
     return {f"data.{name}": value for name, value in facts.items()}
 
 
-def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(environment: Environment) -> dict[str, Any]:
+    """What is in a table of it by the names of both, as `packages.torch`."""
     flat: dict[str, Any] = {}
-    for name, value in values.items():
-        nested = isinstance(value, dict)
-        flat |= {f"{name}.{inner}": v for inner, v in value.items()} if nested else {name: value}
+    for name, value in environment.model_dump(mode="json").items():
+        inner = value if isinstance(value, dict) else {"": value}
+        flat |= {f"{name}.{key}".rstrip("."): v for key, v in inner.items()}
     return flat
-
-
-def _scalar(value: Any) -> Scalar | None:
-    """A list or a table as text, so that confounds can be compared and hashed."""
-    return value if value is None or isinstance(value, Scalar) else str(value)

@@ -83,9 +83,9 @@ class Summary:
         self.say("run_folder", path=run.path)
         if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
             self.say_command("resume_it", "resume", run)
-        if run.logs_folder.name in evidence.list_files():
+        if run.logs_folder.name in run.file_names():
             self.say("printed_at", path=run.path / run.logs_folder.name)
-        if "tensorboard" in evidence.list_files():
+        if "tensorboard" in run.file_names():
             self.say_command("look_at_it", "board", run)
 
     def print_results(self, *, with_all: bool = False) -> None:

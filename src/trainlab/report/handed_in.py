@@ -18,6 +18,7 @@ from trainlab.analysis.document import Document, OwnText
 from trainlab.analysis.evidence import Evidence
 from trainlab.errors import RecordError
 from trainlab.record.files import reading
+from trainlab.record.run_folder import run_digests
 from trainlab.report.lab_report import Origin, read_origin
 from trainlab.report.writing import FORMATS, document_of
 from trainlab.words import LANGUAGES, Words
@@ -236,14 +237,14 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
     differences, document, own, is_same_file = min(
         compared, key=lambda one: (one[0] is None, len(one[0] or ()))
     )
-    digests = evidence.read_digests()
+    digests = run_digests(evidence.folder)
     written_from = "" if origin is None else origin.records
     return Verdict(
         path=path,
         origin=origin,
         differences=differences or (),
         is_same_text=differences == (),
-        has_same_records=not written_from or digests is None or written_from == digests.all,
+        has_same_records=not written_from or written_from == digests.all,
         is_only_text=path.suffix == ".pdf" and not is_same_file,
         own_numbers=_numbers_of_their_own(document, own),
     )

@@ -27,7 +27,7 @@ from trainlab.analysis.finding import RunData, factor_name
 from trainlab.analysis.tables import Field, name, table_of
 from trainlab.errors import SpecError
 from trainlab.record.files import reading
-from trainlab.record.run_folder import COMMAND, Digests
+from trainlab.record.run_folder import COMMAND, Digests, run_digests
 from trainlab.words import LANGUAGES, Words
 
 
@@ -236,7 +236,7 @@ SHOWN_DIGESTS = 12
 def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     """The same report in the form of a lab report, with what its author wrote where it belongs."""
     words = Words(report.lang)
-    digests = data.evidence.read_digests()
+    digests = run_digests(data.evidence.folder)
     own = _own_texts(hand_in, words)
     sections = tuple(
         _part_section(part, report, data, own.get(part), digests, words) for part in PARTS
@@ -246,7 +246,7 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
         byline=_byline(hand_in, words),
         sections=with_live_links(sections),
         made_by=words("lab_made_by", version=__version__) if own else report.made_by,
-        origin=hand_in.origin(report.lang, "" if digests is None else digests.all),
+        origin=hand_in.origin(report.lang, digests.all),
     )
 
 
@@ -275,7 +275,7 @@ def _part_section(
     report: Document,
     data: RunData,
     own: OwnText | None,
-    digests: Digests | None,
+    digests: Digests,
     words: Words,
 ) -> Section:
     """The part's own text stands before the sections in it."""
@@ -291,7 +291,7 @@ def _part_section(
     blocks: list[Block] = list(_purpose(data, words)) if part is PURPOSE else []
     blocks += [own] if own else []
     blocks += [block for section in alike for block in section.blocks]
-    if part is METHOD and digests is not None:
+    if part is METHOD:
         nested.append(_digest_section(digests, words))
     if part is DISCUSSION and own is None:
         blocks.append(Paragraph(words("lab_no_discussion")))

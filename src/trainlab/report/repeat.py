@@ -227,7 +227,7 @@ def typed_command(command: str) -> str:
 
 def files_section(data: RunData, words: Words) -> Section:
     """Where the raw figures are."""
-    existing = data.evidence.list_files()
+    existing = data.evidence.folder.file_names()
     files = [f for f in FILES if f.removeprefix("trials/*/").partition("/")[0] in existing]
     fields = [
         tables.name(words("file"), str),
