@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabricate import DATA, Fabricated, made_study
-from trainlab.analysis.answer import Answer, answer, batch_sentences, busy_s
+from trainlab.analysis.answer import Answer, answer, busy_s
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
@@ -305,7 +305,7 @@ def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Pa
         folder.trial(trial.id).write(trial.model_copy(update=times))
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.minutes == 1.0
+    assert point.remark == "About 1 min on this machine"
 
 
 def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_trial_that_was_interrupted_says_nothing_of_how_long_the_rest_takes(
     folder.trial(trial.id).write(trial.model_copy(update=times))
     evidence = gather(folder)
     (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.minutes is None
+    assert point.remark == ""
 
 
 @pytest.mark.parametrize(
@@ -410,4 +410,4 @@ def test_what_processes_gain_is_said_as_far_as_it_is_shown(
         n=5,
         interval=Interval(low, high),
     )
-    assert [sentence.text for sentence in batch_sentences([gain], Words("en"))] == [said]
+    assert gain.fill(Words("en"), gain.of_kind.brief(gain) or "") == said

@@ -4,16 +4,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from trainlab.analysis.charts import COSTS, CellValues, cost_values, dot_chart, metric_values
 from trainlab.analysis.cost import cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
-from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, trial_confounds
+from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, grouped, trial_confounds
 from trainlab.analysis.finding import (
-    HOPELESS,
     Cause,
     Finding,
     Kind,
@@ -64,22 +63,22 @@ from trainlab.stats.verdict import (
 from trainlab.words import WORDS, Words
 from trainlab.words.numbers import figure, is_share, metric_difference, metric_value
 
-COMPARISON_FIELDS = (
-    *("mean_a", "mean_b", "difference", "p", "n", "interval", "confidence", "verdict", "family"),
-    *("margin", "seeds_needed", "detectable", "std", "num_dropped", "num_diverged", "is_withheld"),
-)
-"""Values of an effect that a comparison has under the same name."""
 WIDE_RANGE = 4
 """Positive levels whose largest is so many times the smallest are taken on a scale of doublings."""
 MOST_VALUES = 24
 """Values of a chart that its alt text lists."""
 
 
-def _within_text(found: Finding, words: Words) -> str:
-    """The interval of a difference, both ends to the same place."""
+def _difference_phrases(
+    found: Finding, words: Words, name: str = "difference"
+) -> dict[str, object]:
+    """A difference, and both ends of its interval to the same place."""
     ends = () if found.interval is None else (found.interval.low, found.interval.high)
     widest = max(map(abs, ends), default=0.0)
-    return found.interval_text(words, lambda end: found.difference_text(words, end, widest))
+    return {
+        name: found.difference_text(words, found.numbers[name]),
+        "within": found.interval_text(words, lambda e: found.difference_text(words, e, widest)),
+    }
 
 
 def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
@@ -88,44 +87,39 @@ def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
         margin = f"{found.margin:g}"  # as it was stated
     seeds = num_seeds(found.n, words)
     return {
+        **_difference_phrases(found, words),
         "metric": words.metric(found.subject),
         "first_name": found.cells[0],
         "second_name": found.cells[-1],
         "means": arrow(metric_value(found.subject, one) for one in (found.mean_a, found.mean_b)),
         "mean_of": seeds if found.n == 1 else words("mean_of_seeds", seeds=seeds),
-        "difference": found.difference_text(words, found.difference),
         "margin": margin,
         "detectable": found.difference_text(words, found.detectable).lstrip("+"),
-        "within": _within_text(found, words),
     }
 
 
 def _effect_text(found: Finding, words: Words) -> str:
-    diverged = found.diverged_a or found.diverged_b
-    left_out = [found.fill(words, "seeds_diverged")] if diverged else []
-    why = [words("no_reset_why")] if found.of_kind is NO_RESET else []
-    return words.sentences(_verdict_text(found, words), *left_out, *why)
-
-
-def _verdict_text(found: Finding, words: Words) -> str:
-    if found.difference is None:
-        return found.fill(words, "effect_unknown")
+    parts = [_verdict_key(found)]
+    if parts == ["effect_open"] and found.open_because == "single":
+        parts.append("seeds_too_few")
+    elif parts == ["effect_open"] and found.open_because == "noise":
+        parts += ["seeds_find"] if found.detectable else []
+        parts += ["seeds_would_do"] if found.seeds_needed else []
+    parts += ["seeds_diverged"] if found.diverged_a or found.diverged_b else []
+    parts += ["no_reset_why"] if found.of_kind is NO_RESET else []
     effect = found.fill(words, "effect")
+    texts = (found.fill(words, key, effect=effect, fewest=FEWEST_SEEDS) for key in parts)
+    return words.sentences(*texts)
+
+
+def _verdict_key(found: Finding) -> str:
+    if found.difference is None:
+        return "effect_unknown"
     if found.verdict == "different" and _is_small(found):
-        return found.fill(words, "effect_small", effect=effect)
-    if found.verdict != "cannot tell":
-        return found.fill(words, f"effect_{found.verdict}", effect=effect)
+        return "effect_small"
     if found.is_withheld:
-        key = "effect_withheld" if found.interval else "effect_withheld_identical"
-        return found.fill(words, key, effect=effect)
-    text = found.fill(words, "effect_open", effect=effect)
-    if found.open_because in HOPELESS:
-        return text
-    if found.n < FEWEST_SEEDS:
-        return words.sentences(text, found.fill(words, "seeds_too_few", fewest=FEWEST_SEEDS))
-    able = found.fill(words, "seeds_find") if found.detectable else ""
-    would_do = found.fill(words, "seeds_would_do") if found.seeds_needed else ""
-    return words.sentences(*filter(None, (text, able, would_do)))
+        return "effect_withheld" if found.interval else "effect_withheld_identical"
+    return "effect_open" if found.verdict == "cannot tell" else f"effect_{found.verdict}"
 
 
 def _is_small(found: Finding) -> bool:
@@ -200,8 +194,7 @@ TREND = Kind(
     rank=11,
     statement=_trend_text,
     phrases=lambda found, words: {
-        "slope": found.difference_text(words, found.slope),
-        "within": _within_text(found, words),
+        **_difference_phrases(found, words, "slope"),
         "per": words("per_doubling" if found.is_per_doubling else "per_unit"),
         "factor_name": short_name(found.factor or ""),
         "from_level": level_text(found.lowest),
@@ -220,10 +213,7 @@ INTERACTION = Kind(
             found.verdict or "", "interaction_open"
         ),
     ),
-    phrases=lambda found, words: {
-        "difference": found.difference_text(words, found.difference),
-        "within": _within_text(found, words),
-    },
+    phrases=_difference_phrases,
 )
 """The effect of one change at another factor's other level, less that at its reference."""
 
@@ -236,7 +226,27 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
     for metric in metrics:
         compared = _compared(evidence, metric, pairs)
         for pair, comparison, also_differs in zip(pairs, compared, confounds, strict=True):
-            yield _effect(evidence, metric, pair, comparison, also_differs)
+            never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
+            chance = superiority(*(evidence.finite_values(cell, metric) for cell in pair.ids))
+            failed = (
+                trial.kind == "learn" and trial.cell in pair.ids and trial.state not in ENDED_WELL
+                for trial in evidence.trials
+            )
+            yield (NO_RESET if never_resets else EFFECT)(
+                subject=metric,
+                factor=pair.factor,
+                levels=pair.levels,
+                cells=pair.ids,
+                confounds=also_differs,
+                diverged_a=comparison.failures.num_a,
+                diverged_b=comparison.failures.num_b,
+                num_diverged=comparison.num_diverged,
+                num_failed=sum(failed),
+                chance=None if chance is None else chance.value,
+                chance_low=None if chance is None else chance.interval.low,
+                chance_high=None if chance is None else chance.interval.high,
+                **{name: one for name, one in vars(comparison).items() if name != "failures"},
+            )
     for metric in metrics[:1]:
         yield from _failure_rates(evidence, metric, pairs)
 
@@ -288,45 +298,14 @@ def open_comparisons(evidence: Evidence) -> OpenComparisons:
     return OpenComparisons(num_open, num_hopeless if metrics else len(pairs))
 
 
-def _effect(
-    evidence: Evidence,
-    metric: str,
-    pair: Contrast,
-    comparison: Comparison,
-    confounds: tuple[Confound, ...],
-) -> Finding:
-    never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
-    chance = superiority(*(evidence.finite_values(cell, metric) for cell in pair.ids))
-    failed = (
-        trial.kind == "learn" and trial.cell in pair.ids and trial.state not in ENDED_WELL
-        for trial in evidence.trials
-    )
-    return (NO_RESET if never_resets else EFFECT)(
-        subject=metric,
-        factor=pair.factor,
-        levels=pair.levels,
-        cells=pair.ids,
-        confounds=confounds,
-        diverged_a=comparison.failures.num_a,
-        diverged_b=comparison.failures.num_b,
-        num_failed=sum(failed),
-        chance=None if chance is None else chance.value,
-        chance_low=None if chance is None else chance.interval.low,
-        chance_high=None if chance is None else chance.interval.high,
-        **{name: getattr(comparison, name) for name in COMPARISON_FIELDS},
-    )
-
-
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
     """Of pairs in which the one cell diverged more often than the other."""
-    found = [
-        (pair, failures, p)
-        for pair in pairs
-        if (failures := Failures.of(*(evidence.values(cell, metric) for cell in pair.ids))).differ
-        and (p := failures.p) is not None
+    counted = [
+        (pair, Failures.of(*(evidence.values(cell, metric) for cell in pair.ids))) for pair in pairs
     ]
-    for pair, failures, p in found:
-        adjusted = min(1.0, p * len(found))
+    tested = [(pair, one, one.p) for pair, one in counted if one.differ and one.p is not None]
+    for pair, failures, p in tested:
+        adjusted = min(1.0, p * len(tested))
         yield FAILURE_RATE(
             subject=metric,
             factor=pair.factor,
@@ -357,46 +336,40 @@ def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
 def pattern_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
     """What several cells show together: trends, then interactions; each a family of contrasts of its own,
     with the noise of all cells."""
-    yield from _trends(evidence, table)
-    yield from _interactions(table)
+    yield from _decided(TREND, "slope", table, [*_trends(evidence, table)])
+    yield from _decided(INTERACTION, "difference", table, [*_interactions(table)])
 
 
-def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
+Pattern = tuple[Floats, dict[str, Any]]
+"""What each cell of a table counts for, and what a finding has beside what is decided."""
+
+
+def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Pattern]:
     """Of every factor with three or more levels that are numbers, with all else equal."""
-    rows, found = [], []
     for factor, by_level in _series(evidence, table.cells):
         levels, cells = np.array([*by_level]), tuple(cell.id for cell in by_level.values())
         places = [table.index_of[cell] for cell in cells]
         values = table.values[places]
+        is_identical = are_identical(values)
         signs = {*np.sign(np.diff(np.nanmean(values, axis=1))).tolist()}
-        if len(signs - {0.0}) > 1 and not are_identical(values):
+        if len(signs - {0.0}) > 1 and not is_identical:
             continue  # up and down again is no trend, whatever the slope of a line through it
         per_doubling = bool(levels[0] > 0 and levels[-1] >= WIDE_RANGE * levels[0])
         x = np.log2(levels) if per_doubling else levels / (levels[-1] - levels[0])
         x = x - x.mean()
         row = np.zeros(len(table.cells))
         row[places] = x / (x**2).sum()
-        rows.append(row)
-        found.append((factor, cells, levels.tolist(), per_doubling, x, values))
-    for one, entry in zip(found, _decided(table, rows), strict=True):
-        if entry is None:
-            continue
-        factor, cells, levels, per_doubling, x, values = one
-        same = are_identical(values)
-        yield TREND(
-            subject=table.metric,
-            factor=factor,
-            cells=cells,
-            slope=0.0 if same else entry.value,
-            is_per_doubling=per_doubling,
-            lowest=levels[0],
-            highest=levels[-1],
-            num_levels=len(levels),
-            p=None if same else entry.p,
-            fit_p=None if same else lack_of_fit(x, values),
-            interval=None if same else entry.interval,
-            verdict="identical" if same else entry.verdict,
-            n=entry.n,
+        yield (
+            row,
+            {
+                "factor": factor,
+                "cells": cells,
+                "is_per_doubling": per_doubling,
+                "lowest": float(levels[0]),
+                "highest": float(levels[-1]),
+                "num_levels": len(levels),
+                "fit_p": None if is_identical else lack_of_fit(x, values),
+            },
         )
 
 
@@ -418,12 +391,11 @@ def _series(evidence: Evidence, cells: Sequence[Cell]) -> Iterator[tuple[str, di
                 yield factor, dict(sorted(by_level.items(), key=lambda one: one[0]))
 
 
-def _interactions(table: MetricTable) -> Iterator[Finding]:
+def _interactions(table: MetricTable) -> Iterator[Pattern]:
     """Of every two factors of a grid: each combination against the references of both."""
     changes = [pair for pair in against_references(table.cells) if pair.levels != (None, None)]
     changed_from = {(pair.factor, pair.reference.id, pair.levels[1]): pair for pair in changes}
     first = table.cells[0].id
-    rows, found = [], []
     for one, other in combinations([p for p in changes if p.reference.id == first], 2):
         both = changed_from.get((other.factor, one.other.id, other.levels[1]))
         if one.factor == other.factor or both is None:
@@ -431,63 +403,46 @@ def _interactions(table: MetricTable) -> Iterator[Finding]:
         row = np.zeros(len(table.cells))
         row[[table.index_of[both.other.id], table.index_of[first]]] = 1.0
         row[[table.index_of[one.other.id], table.index_of[other.other.id]]] = -1.0
-        rows.append(row)
-        found.append((one, other, both.other))
-    for (one, other, last), entry in zip(found, _decided(table, rows), strict=True):
-        if entry is None:
-            continue
         change_a, change_b = (
             f"{short_name(pair.factor)} {pair.levels[0]} → {pair.levels[1]}"
             for pair in (one, other)
         )
-        yield INTERACTION(
-            subject=table.metric,
-            factor=one.factor,
-            other_factor=short_name(other.factor),
-            change_a=change_a,
-            change_b=change_b,
-            cells=(one.reference.id, last.id),
-            difference=0.0 if entry.is_zero else entry.value,
-            p=None if entry.is_zero else entry.p,
-            interval=None if entry.is_zero else entry.interval,
-            verdict="identical" if entry.is_zero else entry.verdict,
-            n=entry.n,
+        yield (
+            row,
+            {
+                "factor": one.factor,
+                "other_factor": short_name(other.factor),
+                "change_a": change_a,
+                "change_b": change_b,
+                "cells": (first, both.other.id),
+            },
         )
 
 
-class _Entry(NamedTuple):
-    """One contrast of a family, decided; `is_zero` in every seed, but for rounding."""
-
-    value: float
-    interval: Interval
-    p: float
-    n: int
-    verdict: Verdict
-    is_zero: bool
-
-
-def _decided(table: MetricTable, rows: Sequence[Floats]) -> list[_Entry | None]:
-    """`None` where too few seeds have all cells."""
-    if not rows:
-        return []
-    weights = np.array(rows)
+def _decided(
+    kind: Kind, name: str, table: MetricTable, patterns: Sequence[Pattern]
+) -> Iterator[Finding]:
+    """A finding of each pattern, its value by this name; none where too few seeds have all cells."""
+    if not patterns:
+        return
+    weights = np.array([row for row, _ in patterns])
     family = table.compared(weights)
     has_all = ((weights != 0).astype(float) @ ~np.isfinite(table.values)) == 0
     values = np.nan_to_num(table.values)
     is_zero = np.abs(weights @ values) <= ROUNDING * (np.abs(weights) @ np.abs(values))
-    entries: list[_Entry | None] = []
-    for index, found in enumerate(family.estimates.value.tolist()):
-        width = float(family.half_width[index])
-        entry = _Entry(
-            found,
-            Interval(found - width, found + width),
-            float(family.p[index]),
-            int(has_all[index].sum()),
-            "different" if abs(found) > width else "cannot tell",
-            bool(is_zero[index][has_all[index]].all()),
-        )
-        entries.append(None if math.isnan(found) else entry)
-    return entries
+    columns = (family.estimates.value, family.half_width, family.p)
+    for index, (found, width, p) in enumerate(np.stack(columns, axis=1).tolist()):
+        decided = {
+            name: found,
+            "p": p,
+            "interval": Interval(found - width, found + width),
+            "verdict": "different" if abs(found) > width else "cannot tell",
+        }
+        if is_zero[index][has_all[index]].all():
+            decided = {name: 0.0, "p": None, "interval": None, "verdict": "identical"}
+        if not math.isnan(found):
+            n = int(has_all[index].sum())
+            yield kind(subject=table.metric, n=n, **patterns[index][1], **decided)
 
 
 COMPARED = {
@@ -506,9 +461,8 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
     entries = {id(finding): _entries(finding, words) for finding in findings}
 
     def change(finding: Finding) -> str:
-        if finding.levels == (None, None):
-            return arrow(finding.cells)
-        return arrow(map(words.setting, finding.levels))
+        levels = map(words.setting, finding.levels)
+        return arrow(finding.cells if finding.levels == (None, None) else levels)
 
     return table_of(
         words.tidy(words("factor_table", factor=factor)),
@@ -580,16 +534,13 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
     blocks: list[Block] = []
     if data.evidence.measured:
         blocks.append(cost_table(data.evidence, words))
-        found = [cost_values(data.evidence, quantity) for quantity in (*COSTS, "peak_mib")]
-        blocks += [cost_figure(one, words) for one in found if one]
+        drawn = [cost_values(data.evidence, quantity) for quantity in (*COSTS, "peak_mib")]
+        blocks += [cost_figure(one, words) for one in drawn if one]
     if len(data.evidence.learned) > 1:
         metrics = compared_metrics(data.evidence)
         blocks += filter(None, (metric_figure(data, metric, words) for metric in metrics[:2]))
-    by_factor: dict[str, list[Finding]] = {}
-    for finding in data.findings_in("factors"):
-        if finding.factor:
-            by_factor.setdefault(finding.factor, []).append(finding)
-    sections = [_factor_section(factor, findings, words) for factor, findings in by_factor.items()]
+    by_factor = grouped(data.findings_in("factors"), lambda one: one.factor or "")
+    sections = [_factor_section(factor, found, words) for factor, found in by_factor.items()]
     if not blocks and not sections:
         return None
     key = "comparison" if data.evidence.study.cells else "cost"
@@ -612,6 +563,7 @@ def _factor_section(factor: str, findings: list[Finding], words: Words) -> Secti
 def cost_figure(cell_values: CellValues, words: Words) -> Figure:
     """One cost over all cells."""
     quantity = cell_values.quantity
+    key = "memory_dots_note" if quantity == "peak_mib" else "cost_dots_note"
     values_text = words.listed(
         f"{v.cell}{'' if v.mode is None else ' ' + words.mode(v.mode)}: {figure(v.value)}"
         for v in cell_values.values[:MOST_VALUES]
@@ -621,9 +573,7 @@ def cost_figure(cell_values: CellValues, words: Words) -> Figure:
         caption=words(f"{quantity}_caption"),
         alt=words.tidy(words("final_alt", metric=words(quantity), values=values_text)),
         spec=dot_chart(cell_values, words(quantity), words),
-        note=_dots_note(
-            "memory_dots_note" if quantity == "peak_mib" else "cost_dots_note", cell_values, words
-        ),
+        note=_dots_note(key, cell_values, words),
     )
 
 
@@ -644,5 +594,4 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
 
 def _dots_note(key: str, cell_values: CellValues, words: Words) -> str:
     left_out = cell_values.num_left_out
-    more = [words("left_out", number=left_out)] if left_out else []
-    return words.sentences(words(key), *more)
+    return words.sentences(words(key), words("left_out", number=left_out) if left_out else "")

@@ -40,8 +40,6 @@ Cause = Literal["noise", "single", "diverged", "rates", "failed"]
 """Why a comparison stays open: noise, one seed or process, no two seeds that did not diverge, unequal rates
 of divergence, trials that failed or did not run."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
-HOPELESS: frozenset[Cause] = frozenset({"diverged", "rates", "failed"})
-"""Causes for which no number of further seeds can be named."""
 
 
 @dataclass(frozen=True)
