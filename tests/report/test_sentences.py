@@ -53,7 +53,7 @@ def numbers_in(text: str) -> set[str]:
 
 def changed(found: Finding, **given: Any) -> Finding:
     shared = {name: given.pop(name) for name in SHARED if name in given}
-    return replace(found, **shared, values={**found.numbers, **given})
+    return replace(found, **shared, numbers={**found.numbers, **given})
 
 
 def tellable(found: Finding) -> set[str]:

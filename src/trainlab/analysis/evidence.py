@@ -140,10 +140,10 @@ def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
     files.check_files(trial)
     probed = probed_trial(files, trial)
     if trial.kind == "learn":
-        learned = LearnedTrial(trial, tuple(files.epochs()), _read(files.watched), files)
         if not trial.files:
             # No digest vouches for what is read later.
-            _ = files.curve(), learned.read_network(), learned.read_confusion()
+            _ = files.curve(), _read(files.network), _read(files.confusion)
+        learned = LearnedTrial(trial, tuple(files.epochs()), _read(files.watched), files)
         return TrialRecords(trial, probed, learned)
     if trial.state != "done":
         return TrialRecords(trial, probed)
