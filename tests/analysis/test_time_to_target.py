@@ -1,6 +1,6 @@
 import math
 
-from trainlab.analysis.learning import Reached, first_reached
+from trainlab.analysis.learning import first_reached
 from trainlab.spec.study import Target
 from trainlab.stats.means import censored_median
 
@@ -16,12 +16,12 @@ def epochs(*values: float | None) -> list[dict[str, float | None]]:
 
 
 def test_the_first_epoch_that_meets_the_target_counts_even_if_a_later_one_falls_back() -> None:
-    assert first_reached(epochs(0.5, 0.92, 0.88), ACCURACY) == Reached(2, 20.0)
-    assert first_reached(epochs(0.5, 0.9)[::-1], ACCURACY) == Reached(2, 20.0)
+    assert first_reached(epochs(0.5, 0.92, 0.88), ACCURACY) == (2, 20.0)
+    assert first_reached(epochs(0.5, 0.9)[::-1], ACCURACY) == (2, 20.0)
 
 
 def test_a_trial_that_never_gets_there_is_later_than_all_others() -> None:
     for never in (epochs(0.5, None), epochs()):
-        assert first_reached(never, ACCURACY) == Reached(math.inf, math.inf)
+        assert first_reached(never, ACCURACY) == (math.inf, math.inf)
     assert censored_median([2.0, 3.0, math.inf]) == 3.0
     assert censored_median([2.0, math.inf, math.inf]) is None

@@ -220,7 +220,7 @@ def test_a_setting_that_explodes_does_not_flatten_the_others(
     means: tuple[float, ...], is_cut: bool
 ) -> None:
     curves = exploding_curves(*means)
-    assert exploding(curves) == (("b",) if is_cut else ())
+    assert [*exploding(curves)] == (["b"] if is_cut else [])
     axis = axis_of(curve_chart(curves, ["a", "b"], Words("en")))
     assert (axis["domain"][1] < max(means)) == is_cut
     if is_cut:
@@ -230,7 +230,7 @@ def test_a_setting_that_explodes_does_not_flatten_the_others(
 
 def test_only_a_loss_is_cut() -> None:
     points = exploding_curves(2.3, 40.0, 9e5).points
-    assert exploding(Curves("test/score", points, by_step=True)) == ()
+    assert exploding(Curves("test/score", points, by_step=True)) == {}
 
 
 def test_a_cut_axis_is_told_below_the_chart(tmp_path: Path) -> None:

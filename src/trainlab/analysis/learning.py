@@ -3,40 +3,19 @@
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from operator import itemgetter
 
 import numpy as np
 from scipy import special
 
-from trainlab.analysis.charts import (
-    Hover,
-    Spec,
-    add_bands,
-    colour,
-    fitted_axis,
-    heat_map,
-    interval_hover,
-    line_chart,
-    quantity,
-)
+from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
-from trainlab.analysis.evidence import ENDED_WELL, Evidence, LearnedTrial, Line, level_of
+from trainlab.analysis.evidence import ENDED_WELL, Evidence, Line, grouped, level_of
 from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
 from trainlab.analysis.finding import Finding, Kind, RunData, arrow
-from trainlab.analysis.metrics import (
-    MetricTable,
-    compared_metrics,
-    contrasts,
-    in_order,
-    limits_of,
-    metric_table,
-    never_diverged,
-    num_test_samples,
-    with_like_seeds,
-)
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
     EMPTY,
@@ -48,19 +27,10 @@ from trainlab.analysis.tables import (
     table_of,
     value,
 )
-from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.study import Target, lower_is_better, target_of
-from trainlab.stats.contrasts import (
-    LEVEL,
-    Floats,
-    all_pairs,
-    complete,
-    critical_of,
-    estimate,
-    pair_rows,
-)
+from trainlab.stats import contrasts
 from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
@@ -76,10 +46,8 @@ FEWEST = 3
 
 def _best_text(found: Finding, words: Words) -> str:
     num_first = 1 + found.num_identical
-    first = found.cells[0]
-    if found.num_identical:
-        first = words("best_equal", listed=_named(found.cells[:num_first], words))
-    if num_first == found.num_cells:
+    first, others = found.cells[:num_first], found.cells[num_first:]
+    if not others and num_first == found.num_cells:
         key = "best_identical"
     elif not found.num_worse:
         key = "best_unknown" if found.num_tied > 1 else "best_unknown_of_two"
@@ -87,20 +55,17 @@ def _best_text(found: Finding, words: Words) -> str:
         key = "best_tied"
     else:
         key = "best_alone" if found.num_worse > 1 else "best_of_two"
-    others = _named(found.cells[num_first:], words)
-    mean_text = metric_value(found.subject, found.mean)
-    texts = [found.fill(words, key, mean_text=mean_text, others=others, cell=first)]
+    keys = [key]
     if found.num_tied and found.num_worse:
-        key = "best_others_worse" if found.num_worse > 1 else "best_other_worse"
-        texts.append(found.fill(words, key))
+        keys.append("best_others_worse" if found.num_worse > 1 else "best_other_worse")
     if found.num_diverging:
-        texts.append(found.fill(words, "best_left_out"))
-    return words.sentences(*texts)
-
-
-BEST = Kind("best", "learning", rank=8, statement=_best_text)
-"""The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
-from it; cells with seeds that diverged are left out and counted."""
+        keys.append("best_left_out")
+    parts = {
+        "mean_text": metric_value(found.subject, found.mean),
+        "others": _named(others, words),
+        "cell": words("best_equal", listed=_named(first, words)) if len(first) > 1 else first[0],
+    }
+    return words.sentences(*(found.fill(words, key, **parts) for key in keys))
 
 
 def _named(cells: Sequence[str], words: Words) -> str:
@@ -111,18 +76,29 @@ def _named(cells: Sequence[str], words: Words) -> str:
     return words("and_others", listed=named, number=len(cells) - MOST_NAMED)
 
 
+BEST = Kind("best", "learning", rank=8, statement=_best_text)
+"""The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
+from it; cells with seeds that diverged are left out and counted."""
+
+
 def best_findings(
-    evidence: Evidence, every: MetricTable, effects: Sequence[Finding]
+    evidence: Evidence, every: metrics.MetricTable, effects: Sequence[Finding]
 ) -> Iterator[Finding]:
     """Of the cells none of whose seeds diverged, all compared with each other as one family. What
     the effects on the metric call different is not called the same here."""
-    table = every.of_rows(never_diverged(evidence, every))
+    table = every.of_rows(metrics.never_diverged(evidence, every))
     if len(table.cells) < 2:
         return
     cells = [cell.id for cell in table.cells]
-    num_trained = sum(one.id in evidence.learned for one in with_like_seeds(evidence.cells))
+    num_trained = sum(one.id in evidence.learned for one in metrics.with_like_seeds(evidence.cells))
     sign = -1.0 if evidence.study.is_better_lower(table.metric) else 1.0
-    lead = sign * _leads(table)
+    # By how much each cell exceeds the others on average, seed by seed: seeds that a cell lacks are no
+    # advantage to it.
+    rows = contrasts.all_pairs(len(cells))
+    difference = contrasts.estimate(table.values, rows).value
+    total = np.nan_to_num(difference) @ rows
+    counts = np.isfinite(difference).astype(float) @ np.abs(rows)
+    lead = sign * np.where(counts > 0, total / np.maximum(counts, 1), -sign * np.inf)
     best = int(np.argmax(lead))
     others = [row for row in range(len(cells)) if row != best]
     # The cells of every effect that is called different, the worse first.
@@ -153,39 +129,31 @@ def best_findings(
     )
 
 
-def _leads(table: MetricTable) -> Floats:
-    """By how much each cell exceeds the others on average, seed by seed: seeds that a cell lacks are no
-    advantage to it."""
-    rows = all_pairs(len(table.cells))
-    difference = estimate(table.values, rows).value
-    counted = np.isfinite(difference)
-    total = np.where(counted, difference, 0.0) @ rows
-    count = counted.astype(float) @ np.abs(rows)
-    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), -np.inf))
-
-
-def _worse_than(table: MetricTable, best: int, others: Sequence[int], sign: float) -> list[bool]:
+def _worse_than(
+    table: metrics.MetricTable, best: int, others: Sequence[int], sign: float
+) -> list[bool]:
     """Which of the others are worse than the best, all pairs of cells being one family."""
     num_cells, num_seeds = table.values.shape
-    rows = pair_rows(((other, best) for other in others), num_cells)
-    estimates = estimate(table.values, rows, table.resolution)
+    rows = contrasts.pair_rows(((other, best) for other in others), num_cells)
+    estimates = contrasts.estimate(table.values, rows, table.resolution)
     if num_cells <= MANY_CELLS:
-        limit = table.compared(all_pairs(num_cells)).critical.two_sided
+        limit = table.compared(contrasts.all_pairs(num_cells)).critical.two_sided
     else:
         # Of so many pairs a simulation would take long: that of fewer, raised as Bonferroni's bound is.
-        some = all_pairs(MANY_CELLS)
-        limit = critical_of(complete(some, num_seeds, table.looks)).two_sided
-        num_pairs = num_cells * (num_cells - 1) / 2
-        limit *= float(special.ndtri(LEVEL / 2 / num_pairs) / special.ndtri(LEVEL / 2 / len(some)))
-    return [bool(d) for d in sign * estimates.value > estimates.half_width(limit)]
+        some = contrasts.all_pairs(MANY_CELLS)
+        limit = contrasts.critical_of(contrasts.complete(some, num_seeds, table.looks)).two_sided
+        shares = np.array([num_cells * (num_cells - 1) / 2, len(some)])
+        raised, of_some = special.ndtri(contrasts.LEVEL / 2 / shares)
+        limit *= float(raised / of_some)
+    return [bool(one) for one in sign * estimates.value > estimates.half_width(limit)]
 
 
 def _spread_text(found: Finding, words: Words) -> str:
     if not found.std:
         return found.fill(words, "seed_spread_none")
     text = found.fill(words, "seed_spread" if found.part == "all" else "seed_spread_part")
-    ratio = [] if found.ratio is None else [found.fill(words, "seed_spread_ratio")]
-    return words.sentences(text, *ratio)
+    ratio = "" if found.ratio is None else found.fill(words, "seed_spread_ratio")
+    return words.sentences(text, ratio)
 
 
 def _spread_phrases(found: Finding, words: Words) -> dict[str, object]:
@@ -219,59 +187,40 @@ def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
     """Nothing unless the study varies what seeds change."""
     if SEED_PARTS not in evidence.factors:
         return
-    values = {cell.id: evidence.finite_values(cell.id, metric) for cell in evidence.cells}
     known = [
-        (cell.id, str(level_of(cell, SEED_PARTS)))
+        (cell, str(level_of(cell, SEED_PARTS)), statistics.stdev(values), len(values) - 1)
         for cell in evidence.cells
-        if len(values[cell.id]) >= FEWEST
+        if len(values := evidence.finite_values(cell.id, metric)) >= FEWEST
     ]
-    whole = {_rest(cell): values[cell] for cell, part in known if part == "all"}
-    for cell, part in known:
-        own = values[cell]
-        ratio = None if part == "all" else _variance_ratio(own, whole.get(_rest(cell), []))
-        std = _std(own)
-        ends = special.chdtri(len(own) - 1, [0.025, 0.975])
+
+    def rest(cell: Cell) -> object:
+        return sorted(
+            (name, str(level)) for name, level in cell.levels.items() if name != SEED_PARTS
+        )
+
+    for cell, part, std, freedom in known:
+        ratio, low, high = None, None, None
+        wholes = (one for one in known if one[1] == "all" and rest(one[0]) == rest(cell))
+        for _, _, whole, others in wholes if part != "all" else ():
+            if std and whole:
+                # The 95% interval of normal noise. Cells that share a part of their randomness vary
+                # together, and it is wider than it need be.
+                ratio = (std / whole) ** 2
+                high, low = (ratio / special.fdtri(freedom, others, [0.025, 0.975])).tolist()
+        # Of the standard deviation of normal noise.
+        ends = std * np.sqrt(freedom / special.chdtri(freedom, [0.025, 0.975]))
         yield SPREAD(
             subject=metric,
             factor=SEED_PARTS,
-            cells=(cell,),
+            cells=(cell.id,),
             part=part,
             std=std,
-            ratio=None if ratio is None else ratio[0],
-            ratio_low=None if ratio is None else ratio[1],
-            ratio_high=None if ratio is None else ratio[2],
-            # Of the standard deviation of normal noise.
-            interval=Interval(*(std * math.sqrt((len(own) - 1) / float(end)) for end in ends))
-            if std
-            else None,
-            n=len(own),
+            ratio=ratio,
+            ratio_low=low,
+            ratio_high=high,
+            interval=Interval(*ends.tolist()) if std else None,
+            n=freedom + 1,
         )
-
-
-def _rest(cell_id: str) -> str:
-    """A cell's id without what its seeds change."""
-    parts = [part for part in cell_id.split(",") if not part.startswith(f"{SEED_PARTS}=")]
-    return ",".join(part for part in parts if part != "base")
-
-
-def _std(values: Sequence[float]) -> float:
-    """Exactly zero where all values are equal."""
-    return statistics.stdev(values) if len({*values}) > 1 else 0.0
-
-
-def _variance_ratio(
-    own: Sequence[float], whole: Sequence[float]
-) -> tuple[float, float, float] | None:
-    """Of normal noise, with the 95% interval of the F distribution; None where either does not vary. Cells
-    that share a part of their randomness vary together, and the interval is wider than it need be."""
-    if len(whole) < FEWEST or not _std(own) or not _std(whole):
-        return None
-    ratio = (_std(own) / _std(whole)) ** 2
-    low, high = (
-        ratio / float(special.fdtri(len(own) - 1, len(whole) - 1, share))
-        for share in (0.975, 0.025)
-    )
-    return ratio, low, high
 
 
 TEST_SET = Kind(
@@ -286,9 +235,9 @@ TEST_SET = Kind(
 """How well an accuracy, and the difference of two, is known from the number of test samples alone."""
 
 
-def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
+def sampling_findings(evidence: Evidence, table: metrics.MetricTable) -> Iterator[Finding]:
     """For the best of the cells, where the metric is an accuracy."""
-    num_samples = num_test_samples(evidence)
+    num_samples = metrics.num_test_samples(evidence)
     if not is_share(table.metric) or not num_samples or not table.cells:
         return
     value = float(np.nanmax(table.means))
@@ -327,12 +276,8 @@ def _target_text(found: Finding, words: Words) -> str:
     key = "target_reached" if found.num_reached else "target_never"
     if found.num_reached and found.median_epoch is None:
         key = "target_seldom"
-    return found.fill(
-        words,
-        key,
-        target_text=metric_value(found.subject, found.target),
-        epochs=_epochs(found.median_epoch, words),
-    )
+    target = metric_value(found.subject, found.target)
+    return found.fill(words, key, target_text=target, epochs=_epochs(found.median_epoch, words))
 
 
 TIME_TO_TARGET = Kind(
@@ -366,8 +311,8 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
     effects = list(effect_findings(evidence))
     yield from effects
     # For the metric that people ask about first; the tables have the others.
-    for metric in compared_metrics(evidence)[:1]:
-        table = metric_table(evidence, metric)
+    for metric in metrics.compared_metrics(evidence)[:1]:
+        table = metrics.metric_table(evidence, metric)
         if len(table.cells) > 1:
             own = [one for one in effects if one.of_kind in EFFECTS and one.subject == metric]
             yield from best_findings(evidence, table, own)
@@ -392,51 +337,42 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from _times_to_target(evidence, target_of(metric, target))
 
 
-class Reached(NamedTuple):
-    """When a trial reached a target; infinite where it never did."""
-
-    epoch: float
-    elapsed_s: float
-
-
-def first_reached(epochs: Sequence[Line], target: Target) -> Reached:
-    """The first epoch that meets the target, even if a later one falls back."""
-    for line in sorted(epochs, key=lambda line: int(line["epoch"])):
+def first_reached(epochs: Sequence[Line], target: Target) -> tuple[float, float]:
+    """The first epoch that meets the target, even if a later one falls back, and the seconds until its end;
+    both infinite where none does."""
+    for line in sorted(epochs, key=itemgetter("epoch")):
         value = line.get(target.metric)
         if value is not None and target.is_met_by(float(value)):
-            return Reached(float(line["epoch"]), float(line["time_s"]))
-    return Reached(math.inf, math.inf)
+            return float(line["epoch"]), float(line["time_s"])
+    return math.inf, math.inf
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
     """Of every cell, then every cell against its reference. One that was stopped from outside might yet
     have reached it, and does not count."""
-    times: dict[str, list[Reached]] = {}
+    epochs: dict[str, list[float]] = {}
     for cell in (one.id for one in evidence.cells):
         learned = evidence.learned.get(cell, {}).values()
         ended = [one.epochs for one in learned if one.trial.state in ENDED_WELL]
         if ended:
-            times[cell] = [first_reached(epochs, target) for epochs in ended]
-    never = {cell: sum(math.isinf(one.epoch) for one in own) for cell, own in times.items()}
-    medians = {cell: censored_median([one.epoch for one in own]) for cell, own in times.items()}
-    for cell, own in times.items():
-        yield TIME_TO_TARGET(
-            subject=target.metric,
-            cells=(cell,),
-            target=target.value,
-            num_reached=len(own) - never[cell],
-            median_epoch=medians[cell],
-            median_s=censored_median([one.elapsed_s for one in own]),
-            n=len(own),
-        )
+            reached = [first_reached(lines, target) for lines in ended]
+            epochs[cell] = [epoch for epoch, _ in reached]
+            yield TIME_TO_TARGET(
+                subject=target.metric,
+                cells=(cell,),
+                target=target.value,
+                num_reached=sum(map(math.isfinite, epochs[cell])),
+                median_epoch=censored_median(epochs[cell]),
+                median_s=censored_median([seconds for _, seconds in reached]),
+                n=len(ended),
+            )
     tested = [
-        (pair, p)
-        for pair in contrasts(evidence.cells)
-        if {*pair.ids} <= times.keys()
-        and (p := rank_p(*([one.epoch for one in times[cell]] for cell in pair.ids))) is not None
+        (pair, epochs[pair.ids[0]], epochs[pair.ids[1]], p)
+        for pair in metrics.contrasts(evidence.cells)
+        if {*pair.ids} <= epochs.keys()
+        and (p := rank_p(*(epochs[cell] for cell in pair.ids))) is not None
     ]
-    for pair, p in tested:
-        a, b = pair.ids
+    for pair, a, b, p in tested:
         adjusted = min(1.0, p * len(tested))
         yield TIME_DIFFERENCE(
             subject=target.metric,
@@ -444,169 +380,131 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
             levels=pair.levels,
             cells=pair.ids,
             target=target.value,
-            epoch_a=medians[a],
-            epoch_b=medians[b],
-            never_a=never[a],
-            never_b=never[b],
+            epoch_a=censored_median(a),
+            epoch_b=censored_median(b),
+            never_a=a.count(math.inf),
+            never_b=b.count(math.inf),
             p=adjusted,
-            n=min(len(times[a]), len(times[b])),
-            verdict="different" if adjusted <= LEVEL else "cannot tell",
+            n=min(len(a), len(b)),
+            verdict="different" if adjusted <= contrasts.LEVEL else "cannot tell",
         )
-
-
-EpochRow = tuple[TrialRecord, Line]
 
 
 def learn_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's means over seeds, with the 95% interval of the mean."""
-
-    def seeds(cell: str) -> Entry:
-        states = [learned.trial.state for learned in evidence.learned[cell].values()]
+    names = metrics.in_order(evidence.metrics)
+    headings = [words("seeds"), *map(words.metric, names)]
+    headings += [words("epoch_s_training"), words("total_s_training")]
+    rows: list[list[Entry]] = []
+    for cell in evidence.cells:
+        trials = evidence.learned.get(cell.id, {}).values()
+        states = [one.trial.state for one in trials]
+        if not states:
+            continue
         done, total = states.count("done"), len(states)
         text = str(done) if done == total else words("some_of", some=done, all=total)
-        return Entry(text, float(done))
-
-    def final_mean(metric: str) -> Callable[[str], Entry]:
-        def entry(cell: str) -> Entry:
-            values = [*evidence.values(cell, metric).values()]
-            return mean(metric, mean_of(values, limits_of(metric, values)), missing(cell))
-
-        return entry
-
-    def missing(cell: str) -> str:
-        """Why a cell has no value: all diverged, or none ended well."""
-        states = {learned.trial.state for learned in evidence.learned[cell].values()}
-        if states & {*ENDED_WELL}:
-            return words("none_finite")
-        return words.listed(words.named("state", state) for state in sorted(states))
-
-    def ended_well(cell: str) -> list[LearnedTrial]:
-        """Those that were cut short have not taken all of the time."""
-        return [one for one in evidence.learned[cell].values() if one.trial.state in ENDED_WELL]
-
-    def seconds(cell: str) -> float | None:
-        times_s = [one.epoch_s() for one in ended_well(cell)]
-        known_s = [time_s for time_s in times_s if time_s is not None]
-        return statistics.median(known_s) if known_s else None
-
-    def total(cell: str) -> float | None:
-        times_s = [one.trial.total_s for one in ended_well(cell)]
-        known_s = [time_s for time_s in times_s if time_s is not None]
-        return statistics.median(known_s) if known_s else None
-
+        # Why a cell has no value: all diverged, or none ended well.
+        missing = words.listed(words.named("state", state) for state in sorted({*states}))
+        if {*states} & {*ENDED_WELL}:
+            missing = words("none_finite")
+        entries = [Entry(cell.id), Entry(text, float(done))]
+        for metric in names:
+            values = [*evidence.values(cell.id, metric).values()]
+            over_seeds = mean_of(values, metrics.limits_of(metric, values))
+            entries.append(mean(metric, over_seeds, missing))
+        # Those that were cut short have not taken all of the time.
+        ended = [one for one in trials if one.trial.state in ENDED_WELL]
+        for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
+            known_s = [time_s for time_s in times_s if time_s is not None]
+            entries.append(number(statistics.median(known_s) if known_s else None))
+        rows.append(entries)
+    notes = [words("learn_table_note")]
+    # Why the seconds are not those of a script or workload that runs alone.
+    if evidence.measured or len(evidence.trials) > 1:
+        key = "learn_table_beside_cost" if evidence.measured else "learn_table_beside"
+        notes.append(words(key))
+    if any(cell.settings.keep_best for cell in evidence.cells):
+        notes.append(words("learn_table_best"))
+    if evidence.study.script is not None:
+        notes.append(words("learn_table_script"))
     return table_of(
         words("learn_table"),
         [
-            name(words("cell"), str),
-            value(words("seeds"), seeds),
-            *(
-                value(words.metric(metric), final_mean(metric))
-                for metric in in_order(evidence.metrics)
-            ),
-            value(words("epoch_s_training"), seconds),
-            value(words("total_s_training"), total),
+            name(words("cell"), itemgetter(0)),
+            *(value(heading, itemgetter(n)) for n, heading in enumerate(headings, start=1)),
         ],
-        [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],
-        words.sentences(
-            words("learn_table_note"),
-            _beside_text(evidence, words),
-            words("learn_table_best")
-            if any(cell.settings.keep_best for cell in evidence.cells)
-            else "",
-            words("learn_table_script") if evidence.study.script is not None else "",
-            _engine_text(evidence, words),
-        ),
-        cell=str,
+        rows,
+        words.sentences(*notes, _engine_text(evidence, words)),
+        cell=lambda row: row[0].text,
         is_sortable=True,
     )
 
 
-def _beside_text(evidence: Evidence, words: Words) -> str:
-    """Why the seconds are not those of a script or workload that runs alone."""
-    if evidence.measured:
-        return words("learn_table_beside_cost")
-    return words("learn_table_beside") if len(evidence.trials) > 1 else ""
-
-
 def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     """Every epoch of every learn trial; None where no trial has ended an epoch."""
-    rows: list[EpochRow] = [
-        (learned.trial, line)
-        for seeds in evidence.learned.values()
-        for learned in seeds.values()
-        for line in learned.epochs
-    ]
-    if not rows:
+    learned = [one for seeds in evidence.learned.values() for one in seeds.values()]
+    lines = [(one.trial.seed, line) for one in learned for line in one.epochs]
+    if not lines:
         return None
+    keys = dict.fromkeys(key for _, line in lines for key in line if "/" in key)
 
-    keys = dict.fromkeys(key for _, line in rows for key in line if "/" in key)
+    def metric(key: str, line: Line) -> Entry:
+        if key not in line:
+            return EMPTY  # a script tells a metric when it likes
+        if (known := line[key]) is None:
+            return Entry(words("none_finite"))
+        return Entry(metric_value(key, known), known)
 
-    def metric(key: str) -> Callable[[EpochRow], Entry]:
-        def entry(row: EpochRow) -> Entry:
-            if key not in row[1]:
-                return EMPTY  # a script tells a metric when it likes
-            known = row[1][key]
-            if known is None:
-                return Entry(words("none_finite"))
-            return Entry(metric_value(key, known), known)
-
-        return entry
-
-    def seconds(key: str) -> Callable[[EpochRow], Entry]:
-        return lambda row: number(row[1][key], f"{row[1][key]:.2f}")
-
-    return table_of(
-        f"{evidence.name}: {_settings(evidence, words)}",
+    headings = [words(key) for key in ("seed", "epoch")]
+    headings += [*map(words.metric, keys), words("train_s"), words("test_s")]
+    rows = [
         [
-            value(words("seed"), lambda row: count(row[0].seed)),
-            value(words("epoch"), lambda row: count(row[1]["epoch"])),
-            *(value(words.metric(key), metric(key)) for key in keys),
-            value(words("train_s"), seconds("train_s")),
-            value(words("test_s"), seconds("test_s")),
-        ],
-        rows,
-        _engine_text(evidence, words),
-    )
+            count(seed),
+            count(line["epoch"]),
+            *(metric(key, line) for key in keys),
+            *(number(line[key], f"{line[key]:.2f}") for key in ("train_s", "test_s")),
+        ]
+        for seed, line in lines
+    ]
+    fields = [value(heading, itemgetter(n)) for n, heading in enumerate(headings)]
+    caption = f"{evidence.name}: {_settings(evidence, words)}"
+    return table_of(caption, fields, rows, _engine_text(evidence, words))
 
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
     """Every epoch of every cell, means over the seeds that reached it; None below two epochs."""
-    rows: list[tuple[str, int, list[Line]]] = []
-    for cell in evidence.cells:
-        by_epoch: dict[int, list[Line]] = {}
-        for learned in evidence.learned.get(cell.id, {}).values():
-            for line in learned.epochs:
-                by_epoch.setdefault(int(line["epoch"]), []).append(line)
-        rows += [(cell.id, epoch, lines) for epoch, lines in sorted(by_epoch.items())]
-    if max((epoch for _, epoch, _ in rows), default=0) < 2:
+    by_epoch = {
+        (cell.id, epoch): lines
+        for cell in evidence.cells
+        for epoch, lines in sorted(
+            grouped(
+                (o for one in evidence.learned.get(cell.id, {}).values() for o in one.epochs),
+                lambda line: int(line["epoch"]),
+            ).items()
+        )
+    }
+    if max((epoch for _, epoch in by_epoch), default=0) < 2:
         return None
-    found = (key for _, _, lines in rows for line in lines for key in line)
-    metrics = dict.fromkeys(key for key in found if "/" in key)
-
-    def average(key: str) -> Callable[[tuple[str, int, list[Line]]], Entry]:
-        def read(row: tuple[str, int, list[Line]]) -> Entry:
-            known = [float(line[key]) for line in row[2] if line.get(key) is not None]
-            if not known:
-                return Entry("")
-            return Entry(metric_value(key, statistics.fmean(known)), statistics.fmean(known))
-
-        return read
-
-    def seconds(row: tuple[str, int, list[Line]]) -> float:
-        return statistics.fmean(float(line["train_s"]) + float(line["test_s"]) for line in row[2])
-
+    keys = dict.fromkeys(k for lines in by_epoch.values() for o in lines for k in o if "/" in k)
+    rows: list[list[Entry]] = []
+    for (cell, epoch), lines in by_epoch.items():
+        entries = [Entry(cell), count(epoch), count(len(lines))]
+        for key in keys:
+            known = [float(line[key]) for line in lines if line.get(key) is not None]
+            over = statistics.fmean(known) if known else None
+            entries.append(EMPTY if over is None else Entry(metric_value(key, over), over))
+        seconds = (float(line["train_s"]) + float(line["test_s"]) for line in lines)
+        rows.append([*entries, number(statistics.fmean(seconds))])
+    headings = [words("epoch"), words("seeds"), *map(words.metric, keys), words("epoch_total_s")]
     return table_of(
         words("epochs_table"),
         [
-            name(words("cell"), lambda row: row[0]),
-            value(words("epoch"), lambda row: count(row[1])),
-            value(words("seeds"), lambda row: count(len(row[2]))),
-            *(value(words.metric(key), average(key)) for key in metrics),
-            value(words("epoch_total_s"), seconds),
+            name(words("cell"), itemgetter(0)),
+            *(value(heading, itemgetter(n)) for n, heading in enumerate(headings, start=1)),
         ],
         rows,
         words("epochs_table_note"),
-        cell=lambda row: row[0],
+        cell=lambda row: row[0].text,
         is_sortable=True,
     )
 
@@ -617,9 +515,9 @@ def _engine_text(evidence: Evidence, words: Words) -> str:
     engines = list(dict.fromkeys(str(one["engine"]) for one in learned if "engine" in one))
     if not engines or engines == ["eager"]:
         return ""
-    text = words("trained_by", engines=words.listed(engines))
     most = max(int(one.get("trials_together", 1)) for one in learned)
-    return words.sentences(text, words("their_share", number=most)) if most > 1 else text
+    share = words("their_share", number=most) if most > 1 else ""
+    return words.sentences(words("trained_by", engines=words.listed(engines)), share)
 
 
 def _settings(evidence: Evidence, words: Words) -> str:
@@ -660,13 +558,11 @@ class CurvePoint:
     low: float | None
     high: float | None
     n: int
-    line: str = ""
-    """Which curve of the cell it is on, where a cell has several."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    """One metric over training, a curve per cell, or several."""
+    """One metric over training, a curve per cell."""
 
     metric: str
     points: tuple[CurvePoint, ...]
@@ -677,163 +573,94 @@ class Curves:
     num_each: int | None = None
     """Of a script: so many recorded updates of which a point is the mean."""
 
-    def peaks(self) -> dict[str, float]:
-        """The largest mean of each cell."""
-        found: dict[str, float] = {}
-        for point in self.points:
-            found[point.cell] = max(point.mean, found.get(point.cell, point.mean))
-        return found
-
 
 RISES, FAR = 5.0, 100.0
 """A loss explodes that rises to so many times its first value and that of others, or lies so far above."""
 
 
-def exploding(curves: Curves) -> tuple[str, ...]:
-    """The cells of a loss that rise so far that the others could not be read beside them."""
-    peaks = curves.peaks()
+def exploding(curves: Curves) -> dict[str, float]:
+    """The cells of a loss that rise so far that the others could not be read beside them: to which mean."""
+    means = grouped(curves.points, lambda point: point.cell)
+    peaks = {cell: max(point.mean for point in points) for cell, points in means.items()}
     if not lower_is_better(curves.metric) or min(peaks.values()) <= 0:
-        return ()
-    first: dict[str, float] = {}
-    for point in curves.points:
-        first.setdefault(point.cell, point.mean)
+        return {}
     usual = sorted(peaks.values())[(len(peaks) - 1) // 4]
-    return tuple(
-        cell
+    return {
+        cell: peak
         for cell, peak in peaks.items()
-        if peak > FAR * usual or peak > RISES * max(usual, first[cell])
-    )
+        if peak > FAR * usual or peak > RISES * max(usual, means[cell][0].mean)
+    }
 
 
 def metric_curves(data: RunData, metric: str) -> Curves | None:
     """By step where steps have the metric, else by epoch; None where no trial reached a first point."""
+    learned = {cell: data.evidence.learned[cell] for cell in data.drawn_cells}
+    trials = [one.trial for seeds in learned.values() for one in seeds.values()]
     is_script = data.evidence.study.script is not None
-    over_updates = is_script and not _tells_samples(data)
-    seed_curves = {
-        cell: [
-            list(_step_points(data, cell, seed, metric, over_updates=over_updates))
-            for seed in seeds
-        ]
-        for cell, seeds in data.step_lines.items()
-    }
-    by_step = any(points for curves in seed_curves.values() for points in curves)
+    # The loaders of a script may not tell how much data there is.
+    over_updates = is_script and not all(one.resolved.get("train_samples") for one in trials)
+
+    def by_step(cell: str, seed: int) -> list[tuple[float, float | None]]:
+        trial = learned[cell][seed].trial
+        resolved: int | None = trial.resolved.get("train_samples")
+        num_train = resolved if trial.data is None else trial.data.num_train
+        lines = [line for line in data.step_lines[cell][seed] if metric in line]
+        if over_updates:
+            return [(float(line["step"]), line[metric]) for line in lines]
+        return [(line["samples"] / num_train, line[metric]) for line in lines] if num_train else []
+
+    curves = {cell: [by_step(cell, seed) for seed in seeds] for cell, seeds in learned.items()}
+    longest = max((len(one) for of_cell in curves.values() for one in of_cell), default=0)
     num_each = None
-    if is_script and by_step:
-        longest = max(len(points) for curves in seed_curves.values() for points in curves)
-        num_each = math.ceil(longest / MOST_POINTS)
-        seed_curves = {
-            cell: [[*_means(points, num_each)] for points in curves]
-            for cell, curves in seed_curves.items()
-        }
-    if not by_step:
-        seed_curves = {
+    if not longest:
+        curves = {
             cell: [
-                [(float(line["epoch"]), line[metric]) for line in trial.epochs if metric in line]
-                for trial in data.evidence.learned[cell].values()
+                [(float(line["epoch"]), line[metric]) for line in one.epochs if metric in line]
+                for one in seeds.values()
             ]
-            for cell in data.drawn_cells
+            for cell, seeds in learned.items()
         }
-    recorded = (value for curves in seed_curves.values() for one in curves for _, value in one)
-    limits = limits_of(metric, (value for value in recorded if value is not None))
+    elif is_script:
+        num_each = math.ceil(longest / MOST_POINTS)
+    values: dict[str, dict[float, list[float]]] = {}
+    for cell, of_cell in curves.items():
+        values[cell] = defaultdict(list)
+        for one in of_cell:
+            # Of so many points, at the last of them: single batches differ more than training does.
+            for start in range(0, len(one), num_each or 1):
+                some = one[start : start + (num_each or 1)]
+                known = [value for _, value in some if value is not None]
+                over = math.fsum(known) / len(known) if known else math.nan
+                if math.isfinite(over):
+                    values[cell][some[-1][0]].append(over)
+    limits = metrics.limits_of(
+        metric, (v for of_cell in values.values() for own in of_cell.values() for v in own)
+    )
     points = [
-        point for cell, curves in seed_curves.items() for point in _averaged(cell, curves, limits)
+        CurvePoint(cell, moment, over_seeds.value, *over_seeds.ends, over_seeds.n)
+        for cell, of_cell in values.items()
+        for moment in thinned(sorted(of_cell))
+        if (over_seeds := mean_of(of_cell[moment], limits)) is not None
     ]
     if not points:
         return None
-    return Curves(metric, tuple(points), by_step, over_updates and by_step, num_each)
-
-
-def _tells_samples(data: RunData) -> bool:
-    """Whether the loaders of a script tell how much data there is, in all settings that are drawn."""
-    drawn = (one for cell in data.drawn_cells for one in data.evidence.learned[cell].values())
-    return all(one.trial.resolved.get("train_samples") for one in drawn)
-
-
-def _step_points(
-    data: RunData, cell: str, seed: int, metric: str, *, over_updates: bool
-) -> Iterator[tuple[float, float | None]]:
-    trial = data.evidence.learned[cell][seed].trial
-    known = trial.data.num_train if trial.data is not None else trial.resolved.get("train_samples")
-    if not over_updates and not known:
-        return
-    for line in data.step_lines[cell][seed]:
-        if metric in line:
-            at = float(line["step"]) if over_updates else line["samples"] / known
-            yield at, line[metric]
-
-
-def _means(
-    points: Sequence[tuple[float, float | None]], num_each: int
-) -> Iterator[tuple[float, float | None]]:
-    """Of so many points each, at the last of them: single batches differ more than training does."""
-    for start in range(0, len(points), num_each):
-        some = points[start : start + num_each]
-        values = [value for _, value in some if value is not None]
-        yield some[-1][0], math.fsum(values) / len(values) if values else None
-
-
-def _averaged(
-    cell: str, seed_curves: Sequence[Sequence[tuple[float, float | None]]], limits: Interval
-) -> Iterator[CurvePoint]:
-    """Over the seeds that have a finite value at the same moment."""
-    values: dict[float, list[float]] = defaultdict(list)
-    for points in seed_curves:
-        for epoch, known in points:
-            if known is not None and math.isfinite(known):
-                values[epoch].append(known)
-    for epoch in thinned(sorted(values)):
-        mean = mean_of(values[epoch], limits)
-        if mean is not None:
-            yield CurvePoint(cell, epoch, mean.value, *mean.ends, mean.n)
+    return Curves(metric, tuple(points), bool(longest), over_updates and bool(longest), num_each)
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
     """At most so many of the moments, evenly spaced, with the last one kept."""
-    if len(moments) <= most:
-        return list(moments)
-    stride = math.ceil(len(moments) / most)
-    return list(moments[len(moments) - 1 :: -stride])[::-1]
+    stride = max(1, math.ceil(len(moments) / most))
+    return list(moments[::-1][::stride])[::-1]
 
 
 ABOVE = 1.25
 """Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
 
 
-def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> Spec:
+def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Spec:
     """Curves over epochs, or updates, with the band of the interval over seeds."""
-    x_title = words("updates" if curves.over_updates else "epochs_seen")
-    rows = curve_rows(curves)
-    axis = _curve_axis(curves, rows)
-    add_bands(rows, axis)
-    # Parts of an epoch only where there are few whole ones.
-    is_short = curves.by_step and max((row["x"] for row in rows), default=0) < 2
-    ticks: Spec = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
-    if not curves.by_step:
-        ticks |= _whole_epochs(rows)
-    x = quantity("x", x_title, scale={"nice": False}, axis=ticks)
-    y = quantity("y", words.metric_title(curves.metric), scale=axis)
-    hover: Hover = [
-        ("cell", words("cell"), None),
-        ("x", x_title, ",.2~f"),
-        ("y", words.metric_title(curves.metric), ".4~f"),
-        *interval_hover(words, ".4~f"),
-        ("n", words("seeds"), None),
-    ]
-    hue = colour("cell", cells, words("cell"))
-    return line_chart(rows, x, y, hue, hover)
-
-
-def _whole_epochs(rows: Sequence[Spec]) -> Spec:
-    """A tick at each epoch where there are few: of two or three, `tickMinStep` makes halves."""
-    ends = [row["x"] for row in rows]
-    epochs = range(math.ceil(min(ends)), math.floor(max(ends)) + 1) if ends else range(0)
-    return {"values": list(epochs), "format": "d"} if 1 < len(epochs) <= 6 else {}
-
-
-def curve_rows(curves: Curves) -> list[Spec]:
-    """A row per point: where it is, its value and the ends of its interval."""
     scale = 100 if is_share(curves.metric) else 1
-    return [
+    rows: list[charts.Spec] = [
         {
             "cell": point.cell,
             "x": point.epoch,
@@ -841,18 +668,36 @@ def curve_rows(curves: Curves) -> list[Spec]:
             "low": None if point.low is None else scale * point.low,
             "high": None if point.high is None else scale * point.high,
             "n": point.n,
-            "line": point.line or None,
+            "line": None,
         }
         for point in curves.points
     ]
-
-
-def _curve_axis(curves: Curves, rows: Sequence[Spec]) -> Spec:
-    """Without those of a setting that explodes, which would flatten the others."""
+    # Without the curves of a setting that explodes, which would flatten the others.
     cut = exploding(curves)
-    rows = [row for row in rows if row["cell"] not in cut]
+    shown = [row for row in rows if row["cell"] not in cut]
     highest = 100.0 if is_share(curves.metric) else math.inf
-    return fitted_axis(rows, room=ABOVE if cut else 1.0, highest=highest)
+    axis = charts.fitted_axis(shown, room=ABOVE if cut else 1.0, highest=highest)
+    charts.add_bands(rows, axis)
+    ends = [row["x"] for row in rows]
+    # Parts of an epoch only where there are few whole ones.
+    is_short = curves.by_step and max(ends) < 2
+    ticks: charts.Spec = {"tickMinStep": 0.1 if is_short else 1, "tickCount": 6}
+    epochs = [*range(math.ceil(min(ends)), math.floor(max(ends)) + 1)]
+    if not curves.by_step and 1 < len(epochs) <= 6:
+        # A tick at each epoch where there are few: of two or three, `tickMinStep` makes halves.
+        ticks |= {"values": epochs, "format": "d"}
+    x_title = words("updates" if curves.over_updates else "epochs_seen")
+    y_title = words.metric_title(curves.metric)
+    x = charts.quantity("x", x_title, scale={"nice": False}, axis=ticks)
+    y = charts.quantity("y", y_title, scale=axis)
+    hover: charts.Hover = [
+        ("cell", words("cell"), None),
+        ("x", x_title, ",.2~f"),
+        ("y", y_title, ".4~f"),
+        *charts.interval_hover(words, ".4~f"),
+        ("n", words("seeds"), None),
+    ]
+    return charts.line_chart(rows, x, y, charts.colour("cell", cells, words("cell")), hover)
 
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
@@ -860,38 +705,26 @@ USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 
 def learn_section(data: RunData, words: Words) -> Section | None:
     """None where nothing was trained."""
-    learned, seeds = data.evidence.learned, data.evidence.study.seeds
-    if not learned:
+    evidence = data.evidence
+    if not evidence.learned:
         return None
-    figures = [*filter(None, (curve_figure(data, one, words) for one in _drawn_metrics(data)))]
+    # Losses and accuracies of training and test, then the other metrics that are compared.
+    compared = metrics.compared_metrics(evidence)
+    drawn = dict.fromkeys([*(metric for metric in USUAL if metric in evidence.metrics), *compared])
+    figures = [*filter(None, (curve_figure(data, metric, words) for metric in drawn))]
     intro = "learn_intro" if figures else "learn_intro_no_curves"
-    blocks: list[Block] = [Paragraph(words(intro, seeds=len(seeds)))]
-    num_drawn = len(data.drawn_cells)
-    if len(learned) > num_drawn and figures:
-        blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=len(learned))))
-    blocks += figures
-    for metric in compared_metrics(data.evidence)[:1]:
-        blocks += filter(None, [heat_figure(data, metric, words)])
-    blocks.append(learn_table(data.evidence, words))
-    if (epochs := epochs_by_cell(data.evidence, words)) is not None:
-        blocks.append(epochs)
+    blocks: list[Block] = [Paragraph(words(intro, seeds=len(evidence.study.seeds)))]
+    num_all, num_drawn = len(evidence.learned), len(data.drawn_cells)
+    if num_all > num_drawn and figures:
+        blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=num_all)))
+    heat = heat_figure(data, compared[0], words) if compared else None
+    shown = (*figures, heat, learn_table(evidence, words), epochs_by_cell(evidence, words))
+    blocks += [block for block in shown if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
-    return Section("learning", words(_heading(data.evidence.metrics)), tuple(blocks))
-
-
-def _heading(metrics: Iterable[str]) -> str:
-    """The key of the heading: what there is beside the loss."""
-    others = [metric for metric in metrics if not metric.endswith("/loss")]
-    if not others:
-        return "learn_loss"
-    return "learn" if any(map(is_share, others)) else "learn_metrics"
-
-
-def _drawn_metrics(data: RunData) -> list[str]:
-    """Losses and accuracies of training and test, then the other metrics that are compared."""
-    recorded = data.evidence.metrics
-    usual = [metric for metric in USUAL if metric in recorded]
-    return usual + [metric for metric in compared_metrics(data.evidence) if metric not in usual]
+    # The heading says what there is beside the loss.
+    others = [metric for metric in evidence.metrics if not metric.endswith("/loss")]
+    heading = "learn" if any(map(is_share, others)) else "learn_metrics"
+    return Section("learning", words(heading if others else "learn_loss"), tuple(blocks))
 
 
 def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
@@ -899,70 +732,58 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     curves = metric_curves(data, metric)
     if curves is None or len({point.epoch for point in curves.points}) < 2:
         return None
-    last = {point.cell: point for point in curves.points}
-    ends = words.listed(f"{cell}: {metric_value(metric, p.mean)}" for cell, p in last.items())
-    has_band = len(data.evidence.study.seeds) > 1
-    notes = [words("trend_note" if has_band else "trend_note_one")]
+    last = {point.cell: point.mean for point in curves.points}
+    ends = words.listed(f"{cell}: {metric_value(metric, end)}" for cell, end in last.items())
+    evidence = data.evidence
+    notes = [words("trend_note" if len(evidence.study.seeds) > 1 else "trend_note_one")]
     alt = "trend_alt"
     if curves.num_each is not None:
         alt = "trend_alt_updates"
         each = "trend_note_updates" if curves.num_each > 1 else "trend_note_each_update"
         notes.append(words(each, number=curves.num_each))
-        if any(trial.state in ENDED_WELL for trial in data.evidence.trials):
-            notes.append(words("table_mean_end" if _is_one_pass(data) else "table_mean_epoch"))
+        if any(trial.state in ENDED_WELL for trial in evidence.trials):
+            drawn = (one for cell in data.drawn_cells for one in evidence.learned[cell].values())
+            is_one_pass = any(one.is_one_pass() for one in drawn)
+            notes.append(words("table_mean_end" if is_one_pass else "table_mean_epoch"))
     elif curves.by_step:
         alt = "trend_alt_steps"
         notes.append(words("trend_note_steps"))
-    notes += _cut_notes(curves, words)
+    # That the axis leaves out how far a setting explodes, and how far that is.
+    if cut := exploding(curves):
+        texts = (words("trend_peak", cell=c, value=f"{peak:.2g}") for c, peak in cut.items())
+        notes.append(words("trend_cut", peaks=words("list_semicolon").join(texts)))
+    caption = "trend_caption_updates" if curves.over_updates else "trend_caption"
     return Figure(
         id=figure_id("trend", metric),
-        caption=_caption(
-            "trend_caption_updates" if curves.over_updates else "trend_caption", metric, words
-        ),
+        caption=words.tidy(words(caption, metric=words.capital(words.metric(metric)))),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
     )
 
 
-def _is_one_pass(data: RunData) -> bool:
-    learned = data.evidence.learned
-    return any(one.is_one_pass() for cell in data.drawn_cells for one in learned[cell].values())
-
-
-def _cut_notes(curves: Curves, words: Words) -> list[str]:
-    """That the axis leaves out how far a setting explodes, and how far that is."""
-    peaks = curves.peaks()
-    texts = [
-        words("trend_peak", cell=cell, value=f"{peaks[cell]:.2g}") for cell in exploding(curves)
-    ]
-    return [words("trend_cut", peaks=words("list_semicolon").join(texts))] if texts else []
-
-
-def _caption(key: str, metric: str, words: Words) -> str:
-    return words.tidy(words(key, metric=words.capital(words.metric(metric))))
-
-
 def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     """A metric over two factors; None unless the study is a grid of two."""
     evidence, scale = data.evidence, 100 if is_share(metric) else 1
-
-    def value_of(cell: Cell) -> float | None:
-        values = evidence.finite_values(cell.id, metric)
-        return scale * sum(values) / len(values) if values else None
+    means = {
+        cell.id: scale * sum(values) / len(values)
+        for cell in evidence.cells
+        if (values := evidence.finite_values(cell.id, metric))
+    }
 
     def text_of(value: float) -> str:
         return metric_value(metric, value / scale)
 
-    spec = heat_map(evidence, value_of, text_of, words.metric_title(metric), words)
+    title = words.metric_title(metric)
+    spec = charts.heat_map(evidence, lambda cell: means.get(cell.id), text_of, title, words)
     if spec is None:
         return None
-    known = ((cell.id, value_of(cell)) for cell in evidence.cells)
-    values = words.listed(f"{cell}: {text_of(value)}" for cell, value in known if value is not None)
+    values_text = words.listed(f"{cell}: {text_of(value)}" for cell, value in means.items())
+    caption = words("grid_caption", metric=words.capital(words.metric(metric)))
     return Figure(
         id=figure_id("grid", metric),
-        caption=_caption("grid_caption", metric, words),
-        alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
+        caption=words.tidy(caption),
+        alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values_text)),
         note=words("grid_note"),
         spec=spec,
     )
