@@ -13,7 +13,8 @@ from trainlab.language import environment_language, split_language
 from trainlab.record.trial_record import DataRecord
 from trainlab.spec import CostSpec
 from trainlab.studies import builtin_study, study_names
-from trainlab.words.tables import BUILTIN_KEYS, Words
+from trainlab.words import Words
+from trainlab.words.tables import BUILTIN_KEYS
 from trainlab.workloads.reference import BUILTIN
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
