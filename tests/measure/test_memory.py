@@ -3,16 +3,17 @@
 import dataclasses
 import gc
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
-from trainlab.data.dataset import Dataset, Split
 from trainlab.errors import DeviceError
 from trainlab.measure.memory import measure_memory
-from trainlab.record.cost_record import MemoryRecord, Mode
+from trainlab.measure.steps import stepping
+from trainlab.record.cost_record import Mode
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
@@ -31,51 +32,27 @@ def workload_of(tiny: Workload, model: Callable[..., nn.Module]) -> Workload:
     return dataclasses.replace(tiny, model=model)
 
 
-def linear(tiny: Workload) -> Workload:
-    return workload_of(tiny, lambda: nn.Linear(8, 3))
-
-
-def without(record: MemoryRecord, kinds: str) -> int:
-    """The peak's remainder if all of these kinds were alive at it."""
-    sizes: list[int] = [getattr(record, f"{kind}_bytes") for kind in kinds.split()]
-    return record.peak_bytes - sum(sizes)
-
-
-def images(tiny: Workload, model: Callable[..., nn.Module]) -> Workload:
-    """64 images of 1 x 16 x 16 in 3 classes."""
-    draw = torch.Generator().manual_seed(0)
-    split = Split(torch.randn(64, 1, 16, 16, generator=draw), torch.arange(64) % 3)
-    return dataclasses.replace(tiny, model=model, data=lambda choice: Dataset("i", split, split))
-
-
-@pytest.mark.parametrize(
-    ("settings", "state"),
-    [
+def test_a_linear_model_is_counted_as_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
+    linear = workload_of(tiny, lambda: nn.Linear(8, 3))
+    for settings, state in (
         ({"optimizer": "adam"}, 2 * WEIGHTS + 2 * 4),  # and a step number for either parameter
         ({"optimizer": "sgd", "momentum": 0.9}, WEIGHTS),
         ({"optimizer": "sgd"}, 0),
         ({"optimizer": "adam", "optimizer_code": "loop"}, 2 * WEIGHTS + 2 * 4),
-    ],
-)
-def test_a_linear_model_is_counted_as_by_hand(
-    settings: dict[str, object], state: int, make_setup: MakeSetup, tiny: Workload
-) -> None:
-    record = measure_memory(make_setup(workload=linear(tiny), batch_size=10, **settings), TRAIN)
-    assert record.parameter_bytes == record.gradient_bytes == WEIGHTS
-    assert record.optimizer_bytes == state
-    assert record.buffer_bytes == 0
-    assert record.input_bytes == 10 * 8 * 4 + 10 * 8  # numbers and class labels
-    # log_softmax keeps its result, the loss the weight of the batch.
-    assert record.activation_bytes == 10 * 3 * 4 + 4
-    assert record.data_bytes == (103 + 31) * (8 * 4 + 8)
-    assert (record.source, record.batch_size, record.mode) == ("profiler", 10, "train")
+    ):
+        record = measure_memory(make_setup(workload=linear, batch_size=10, **settings), TRAIN)
+        assert record.parameter_bytes == record.gradient_bytes == WEIGHTS
+        assert record.optimizer_bytes == state
+        assert record.buffer_bytes == 0
+        assert record.input_bytes == 10 * 8 * 4 + 10 * 8  # numbers and class labels
+        # log_softmax keeps its result, the loss the weight of the batch.
+        assert record.activation_bytes == 10 * 3 * 4 + 4
+        assert record.data_bytes == (103 + 31) * (8 * 4 + 8)
+        assert (record.source, record.batch_size, record.mode) == ("profiler", 10, "train")
 
 
-@pytest.mark.parametrize(("hidden", "batch_size"), [(16, 10), (500, 3), (500, 100)])
-def test_what_an_mlp_saves_is_counted_as_by_hand(
-    hidden: int, batch_size: int, make_setup: MakeSetup, tiny: Workload
-) -> None:
-    def model() -> nn.Module:
+def test_what_an_mlp_saves_is_counted_as_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
+    def model(hidden: int) -> nn.Module:
         return nn.Sequential(
             nn.Linear(8, hidden),
             nn.ReLU(),
@@ -84,11 +61,11 @@ def test_what_an_mlp_saves_is_counted_as_by_hand(
             nn.Linear(hidden, 3),
         )
 
-    record = measure_memory(
-        make_setup(workload=workload_of(tiny, model), batch_size=batch_size), TRAIN
-    )
-    # Each activation function keeps its result, which the next layer keeps too.
-    assert record.activation_bytes == 2 * batch_size * hidden * 4 + batch_size * 3 * 4 + 4
+    for hidden, size in ((16, 10), (500, 3), (500, 100)):
+        workload = workload_of(tiny, partial(model, hidden))
+        record = measure_memory(make_setup(workload=workload, batch_size=size), TRAIN)
+        # Each activation function keeps its result, which the next layer keeps too.
+        assert record.activation_bytes == 2 * size * hidden * 4 + size * 3 * 4 + 4
 
 
 def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
@@ -109,7 +86,8 @@ def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
     wide = 10 * 3 * 1000 * 4
     logits = 10 * 3 * 4
     # The zeros and their exponentials, beside the logits; no gradients yet.
-    assert without(record, "parameter input") == 2 * wide + logits
+    standing = record.parameter_bytes + record.input_bytes
+    assert record.peak_bytes - standing == 2 * wide + logits
     assert record.other_bytes == 2 * wide + logits
     assert record.gradient_bytes == WEIGHTS
 
@@ -150,18 +128,11 @@ def test_losses_are_the_same_with_and_without(mode: Mode, make_setup: MakeSetup)
     watched, plain = make_setup(), make_setup()
     measure_memory(watched, CostSpec(mode=mode))
     if mode == "train":
-        bare_steps(plain, 5)
+        with stepping(plain, mode) as steps:  # as many as were made there
+            for _ in range(5):
+                steps.next_bare()
     watched.model.train()
     assert losses(watched) == losses(plain)
-
-
-def bare_steps(setup: HomedSetup, count: int) -> None:
-    """The first steps of a cost trial, nobody watching."""
-    from trainlab.measure.steps import stepping
-
-    with stepping(setup, "train") as steps:
-        for _ in range(count):
-            steps.bare(next(steps.endless))
 
 
 def test_a_device_that_tells_nothing_is_refused(make_setup: MakeSetup) -> None:

@@ -65,7 +65,9 @@ def test_the_published_call_counts_are_reproduced(
     assert counted == PUBLISHED[batch_size]
 
 
-def test_operators_belong_to_the_phase_they_ran_in(make_setup: MakeSetup) -> None:
+def test_operators_belong_to_the_phase_they_ran_in_and_to_who_called_them(
+    make_setup: MakeSetup,
+) -> None:
     workload = find_workload("mnist-cnn")
     setup = make_setup(workload=workload, data="bundled", batch_size=8)
     record = profiled(setup, TRAINING)
@@ -76,10 +78,11 @@ def test_operators_belong_to_the_phase_they_ran_in(make_setup: MakeSetup) -> Non
     assert "optimizer" in phases(record, "aten::addcmul_")
     assert calls(record)["conv2d"] == 2 * 6
     assert record.calls_are_equal
-
-
-def test_self_times_and_what_lies_outside_make_up_the_step(make_setup: MakeSetup) -> None:
-    record = profiled(make_setup(batch_size=50), TRAINING)
+    forward = {row.name: row for row in record.rows if row.phase == "forward"}
+    for name in ("aten::conv2d", "aten::linear", "aten::max_pool2d"):
+        assert forward[name].outermost_calls == forward[name].calls, name
+    for name in ("aten::convolution", "aten::_convolution", "aten::addmm"):
+        assert forward[name].outermost_calls == 0, name
     inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
     assert 0 < inside < record.profiled_step_us
     assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
@@ -130,15 +133,3 @@ def test_a_budget_too_small_for_one_step_is_said(make_setup: MakeSetup) -> None:
     assert record.trace_steps == 0
     assert not setup.folder.trace_file.exists()
     assert setup.notes == [note("trace_too_large", budget=1e-4)]
-
-
-def test_calls_that_the_model_made_itself_are_told_from_those_of_other_operators(
-    make_setup: MakeSetup,
-) -> None:
-    setup = make_setup(workload=find_workload("mnist-cnn"), data="bundled", batch_size=8)
-    record = profiled(setup, TRAINING)
-    forward = {row.name: row for row in record.rows if row.phase == "forward"}
-    for name in ("aten::conv2d", "aten::linear", "aten::max_pool2d"):
-        assert forward[name].outermost_calls == forward[name].calls, name
-    for name in ("aten::convolution", "aten::_convolution", "aten::addmm"):
-        assert forward[name].outermost_calls == 0, name
