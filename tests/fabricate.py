@@ -8,16 +8,8 @@ from random import Random
 from typing import Any
 
 from trainlab.plan import Trial, plan, trials_of
-from trainlab.record.cost_record import (
-    CostRecord,
-    LayersRecord,
-    LimitsRecord,
-    LoadRecord,
-    MemoryRecord,
-    OperatorRow,
-    OperatorsRecord,
-    TurnRecord,
-)
+from trainlab.record import cost_record as cost
+from trainlab.record.cost_record import CostRecord, LoadRecord, OperatorRow, TurnRecord
 from trainlab.record.learning_record import ConfusionRecord, Mistake, Picture
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.study_record import Environment, GroupRecord, StudyRecord
@@ -30,18 +22,12 @@ ENVIRONMENT = Environment(
     num_vcpus=2,
     num_vcpus_usable=2,
     memory_gib=8.0,
-    gpus=(),
-    driver=None,
     os="Linux",
     kernel="6.0",
     python="3.12.0",
     packages={"trainlab": "0.1.0", "torch": "2.9.0+cpu", "numpy": "2.0.0"},
-    cuda=None,
-    cudnn=None,
     torch_threads=1,
     torch_interop_threads=1,
-    tf32=None,
-    variables={},
     git_commit="abc",
     git_dirty=False,
 )
@@ -192,17 +178,10 @@ class Fabricated:
         assert trial.cost is not None
         mode, size = trial.cost.one_mode, trial.settings.batch_size
         if trial.watch == "operators":
+            facts = {"num_steps": 1, "profiled_step_us": 1000.0, "calls_are_equal": True}
             rows = self.rows(trial)
-            home.operators.write(
-                OperatorsRecord(
-                    mode=mode,
-                    batch_size=size,
-                    num_steps=1,
-                    profiled_step_us=1000.0,
-                    calls_are_equal=True,
-                    rows=rows,
-                )
-            )
+            record = cost.OperatorsRecord(mode=mode, batch_size=size, rows=rows, **facts)
+            home.operators.write(record)
         elif trial.watch == "layers":
             self._write_layers(home, trial, mode, size)
         else:
@@ -212,44 +191,25 @@ class Fabricated:
             home.cost.write(made_cost(mode, size, step, self.phases_ms(trial), bench))
 
     def _write_layers(self, home: TrialFolder, trial: Trial, mode: Any, size: int) -> None:
-        home.layers.write(
-            LayersRecord(
-                mode=mode,
-                batch_size=size,
-                num_steps=1,
-                calls_are_equal=True,
-                rows=[],
-                uncounted=[],
-                phases_us={"forward": [1.0]},
-                bare_ms=[1.0],
-                watched_ms=[1.0],
-            )
-        )
+        of_step: dict[str, Any] = {"mode": mode, "batch_size": size}
+        times = {"phases_us": {"forward": [1.0]}, "bare_ms": [1.0], "watched_ms": [1.0]}
+        calls = {"num_steps": 1, "calls_are_equal": True, "rows": [], "uncounted": []}
+        home.layers.write(cost.LayersRecord(**of_step, **calls, **times))
         peak = self.peak_bytes(trial)
         parts = ("parameter", "buffer", "gradient", "optimizer", "input", "activation", "data")
-        home.memory.write(
-            MemoryRecord(
-                mode=mode,
-                batch_size=size,
-                source="profiler",
-                peak_bytes=peak,
-                **{f"{part}_bytes": 0 for part in parts},
-                other_bytes=peak,
-                peak_phase="backward",
-                at_peak={},
-                process_peak_bytes=None,
-            )
-        )
-        home.limits.write(
-            LimitsRecord(
-                device_name="cpu",
-                threads=1,
-                torch="2.9.0",
-                measured="2026-01-01",
-                flops_per_s={"fp32": 1e9},
-                bytes_per_s=1e9,
-            )
-        )
+        memory = {
+            **{f"{part}_bytes": 0 for part in parts},
+            "source": "profiler",
+            "peak_bytes": peak,
+            "other_bytes": peak,
+            "at_peak": {},
+            "peak_phase": "backward",
+            "process_peak_bytes": None,
+        }
+        home.memory.write(cost.MemoryRecord(**of_step, **memory))
+        facts = {"device_name": "cpu", "threads": 1, "torch": "2.9.0", "measured": "2026-01-01"}
+        best = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": 1e9}
+        home.limits.write(cost.LimitsRecord(**facts, **best))
 
 
 def usual(trial: Trial) -> dict[str, Any]:

@@ -102,10 +102,8 @@ class Channel:
         if not self.fired:
             self.why_not = why
 
-    def period(self, epoch: int, step: int, num_steps: int) -> "Period | None":
-        """The period so far, still on the device; None where nothing came."""
-        if not self.in_period:
-            return None
+    def period(self, epoch: int, step: int, num_steps: int) -> "Period":
+        """The period so far, still on the device."""
         numbers = self.reduction.numbers()
         return Period(self, numbers, epoch, step, num_steps, self.in_period, self.num_elements)
 

@@ -122,27 +122,28 @@ class ProbeSet:
         # Steps that the host could not count, because it was interrupted, are in the numbers.
         open_steps = {} if self._is_within_steps else self._num_steps
         for spec, num_steps in open_steps.items():
-            if num_steps and spec.quantity == "weight":
-                self.parameters.read_weights(spec)
-            for channel in self.channels.of(spec) if num_steps else ():
-                if (
-                    period := channel.period(self.epoch, self.channels.step, num_steps)
-                ) is not None:
-                    self._closed.append((period, lanes))
-                    if spec.quantity == "weight":
-                        channel.reduction.reset()
+            if num_steps:
+                self._tell(spec, lanes)
         self._proofs |= dict.fromkeys(lanes, self.channels.proof())
         for channel, before in zip(channels, kept, strict=True):
             vars(channel).update(before)
         self._running = [lane for lane in self._running if lane not in lanes]
 
     def _close(self, spec: ProbeSpec) -> None:
+        self._tell(spec, self._running)
+        self._num_steps[spec] = 0
+        for channel in self.channels.of(spec):
+            channel.reset()
+
+    def _tell(self, spec: ProbeSpec, lanes: list[int]) -> None:
+        """What came in the period so far, to these lanes."""
         if spec.quantity == "weight":
             self.parameters.read_weights(spec)
-        num_steps, self._num_steps[spec] = self._num_steps[spec], 0
         for channel in self.channels.of(spec):
-            if (period := channel.period(self.epoch, self.channels.step, num_steps)) is not None:
-                self._closed.append((period, self._running))
+            if channel.in_period:
+                place = self.epoch, self.channels.step, self._num_steps[spec]
+                self._closed.append((channel.period(*place), lanes))
+            if spec.quantity == "weight":
                 channel.reset()
 
     def _read(self) -> None:
