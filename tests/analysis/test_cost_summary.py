@@ -1,3 +1,5 @@
+"""What processes recorded, put together: hand-worked steps, layers and cold starts."""
+
 import math
 import random
 import statistics
@@ -5,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from fabricate import made_turns
+from fabricate import QUIET, made_turns
+from trainlab.analysis.cold_start import cold_start
+from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import (
     CostSummary,
     Estimate,
@@ -13,12 +17,9 @@ from trainlab.analysis.measurement import (
     repeat_interval,
     summarise,
 )
-from trainlab.record.cost_record import CostRecord, LoadRecord
+from trainlab.analysis.method import round_ratios
+from trainlab.record.cost_record import ColdStep, CostRecord, LayerRow, LayersRecord
 from trainlab.words import Words
-
-QUIET = LoadRecord(
-    load_before=0, others_cores=0, stolen_cores=0, cpu_mhz=None, governor=None, affinity=None
-)
 
 
 def record(step_ms: list[float], **changes: Any) -> CostRecord:
@@ -64,36 +65,26 @@ def test_a_sample_is_a_process_not_a_step() -> None:
     assert few.value == pytest.approx(math.sqrt(120))
 
 
-def loaded(**load: float) -> LoadRecord:
-    return QUIET.model_copy(update=load)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({}, "processes differ by 22%"),
-        ({"step_ms": [10.0] * 10 + [11.2] * 20}, "steps drift by +12%"),
-        ({"load": loaded(others_cores=1.5)}, "used 1.5 cores"),
-        ({"load": loaded(stolen_cores=0.4)}, "took 0.4 cores"),
-    ],
-)
-def test_a_time_that_is_not_known_well_says_by_how_much_and_why(
-    changes: dict[str, Any], told: str
-) -> None:
+def test_a_time_that_is_not_known_well_says_by_how_much_and_why() -> None:
     words = Words("en")
-    records = [record([10.0] * 9).model_copy(update=changes) for _ in range(3)]
-    unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
-    assert unstable is not None
-    # Logs differ by 0.0953 and 0.1035; their deviation is 0.0994, and t(0.975, 2) = 4.3027.
-    assert unstable.off_by == pytest.approx(
-        math.expm1(4.3027 * 0.0994 * math.sqrt(2 / 3)), rel=1e-3
+    others, stolen = (
+        QUIET.model_copy(update=load) for load in ({"others_cores": 1.5}, {"stolen_cores": 0.4})
     )
-    assert told in words.warning(unstable.reason, unstable.value)
-
-
-def test_symptoms_alone_are_no_reason_to_doubt_a_time_that_is_known_well() -> None:
-    load = loaded(others_cores=1.5, stolen_cores=0.4)
-    noisy = [record([10.0, 20.0, 10.0] * 5, load=load) for _ in range(3)]
+    for told, changes in (
+        ("processes differ by 22%", {}),
+        ("steps drift by +12%", {"step_ms": [10.0] * 10 + [11.2] * 20}),
+        ("used 1.5 cores", {"load": others}),
+        ("took 0.4 cores", {"load": stolen}),
+    ):
+        records = [record([10.0] * 9).model_copy(update=changes) for _ in range(3)]
+        unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
+        assert unstable is not None
+        # Logs differ by 0.0953 and 0.1035; their deviation is 0.0994, and t(0.975, 2) = 4.3027.
+        off_by = math.expm1(4.3027 * 0.0994 * math.sqrt(2 / 3))
+        assert unstable.off_by == pytest.approx(off_by, rel=1e-3)
+        assert told in words.warning(unstable.reason, unstable.value)
+    # Symptoms alone are no reason to doubt a time that is known well.
+    noisy = [record([10.0, 20.0, 10.0] * 5, load=others) for _ in range(3)]
     assert summarise(noisy, [10.0, 10.1, 10.2]).unstable is None
 
 
@@ -125,9 +116,7 @@ def test_turns_beside_which_something_else_ran_are_set_aside_and_counted() -> No
     summary = summarise([found], [12.0])
     assert (summary.num_turns, summary.num_set_aside) == (7, 2)
     assert summary.epoch_s.value == pytest.approx(20 * 12.0 / 1e3)
-
-
-def test_where_most_turns_are_disturbed_all_count() -> None:
+    # Where most are disturbed all count.
     loud = [turn.model_copy(update={"others_cores": 1.0}) for turn in made_turns(7)]
     found = record([10.0] * 7, turns=loud, bench="b")
     assert len(found.quiet_medians_ms()) == 7
@@ -145,14 +134,81 @@ def test_processes_of_a_bench_are_seen_within_its_rounds() -> None:
     assert found["alone"] == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize("count", [3, 5, 10])
-def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate(count: int) -> None:
-    draw, inside, trials = random.Random(count), 0, 4000
-    for _ in range(trials):
-        first, second = ([math.exp(draw.gauss(0, 0.1)) for _ in range(count)] for _ in range(2))
-        interval = repeat_interval(first)
-        assert interval.low is not None
-        assert interval.high is not None
-        repeated = math.exp(statistics.fmean(map(math.log, second)))
-        inside += interval.low <= repeated <= interval.high
-    assert inside / trials == pytest.approx(0.95, abs=0.012)
+def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate() -> None:
+    for count in (3, 10):
+        draw, inside, trials = random.Random(count), 0, 2000
+        for _ in range(trials):
+            first, second = ([math.exp(draw.gauss(0, 0.1)) for _ in range(count)] for _ in range(2))
+            interval = repeat_interval(first)
+            assert interval.low is not None
+            assert interval.high is not None
+            inside += interval.low <= statistics.geometric_mean(second) <= interval.high
+        assert inside / trials == pytest.approx(0.95, abs=0.016)
+
+
+def test_a_machine_that_slows_down_does_not_pass_for_a_cost_of_marking() -> None:
+    marked = {"forward": [8.0, 8.0, 16.0, 16.0], "other": [3.0, 3.0, 6.0, 6.0]}
+    slowed = record([10.0, 10.0, 20.0, 20.0], phases_ms=marked, round_steps=2)
+    assert round_ratios(slowed) == [1.1, 1.1]
+
+
+NONE_OF = ("num_parameters", "output_bytes", "saved_bytes", "first_backward_us")
+
+
+def row(name: str, phase: str = "forward", **changes: Any) -> LayerRow:
+    values: dict[str, Any] = dict.fromkeys(NONE_OF, 0)
+    values |= {f"{way}_{what}": 0 for way in ("forward", "backward") for what in ("flops", "bytes")}
+    values |= {"kind": "module", "type": "Linear", "inputs": [-1], "output_shapes": [[2, 3]]}
+    values |= {"first_forward_us": 5000.0, "forward_us": [30.0, 50.0], "backward_us": [100.0] * 2}
+    return LayerRow(name=name, call=1, phase=phase, **(values | changes))
+
+
+LAYERS = LayersRecord(
+    mode="train",
+    batch_size=2,
+    num_steps=2,
+    calls_are_equal=False,
+    rows=[
+        row("a"),
+        row("b", forward_us=[20.0], backward_us=[], first_forward_us=None),
+        row("loss", phase="loss", forward_us=[5.0, 5.0], backward_us=[0.0, 0.0]),
+    ],
+    uncounted=[],
+    phases_us={"forward": [90.0, 110.0], "loss": [10.0, 10.0], "backward": [200.0, 200.0]},
+    bare_ms=[1.0, 2.0],
+    watched_ms=[2.0, 4.0],
+)
+
+
+def test_a_layer_gets_its_share_of_the_bare_phases() -> None:
+    phases = {"forward": 10.0, "loss": 1.0, "backward": 8.0, "optimizer": 100.0}
+    first, second, loss = layer_times(LAYERS, phases)
+    assert (first.forward_ms, first.backward_ms) == pytest.approx((4.0, 4.0))
+    # It ran in one of two steps only.
+    assert (second.forward_ms, second.backward_ms) == pytest.approx((1.0, 0.0))
+    assert loss.forward_ms == pytest.approx(0.5)
+
+
+def test_the_first_step_is_laid_beside_settled_ones() -> None:
+    def step(forward: float, pages: int) -> ColdStep:
+        return ColdStep(
+            phases_ms={"forward": forward, "other": 1.0},
+            page_faults=pages,
+            modules_imported=0,
+            libraries_loaded=None,
+            device_allocations=None,
+        )
+
+    cold, settled = [step(100.0, 500), step(30.0, 0)], [step(9.0, 0), step(10.0, 2), step(11.0, 0)]
+    found = cold_start([record([10.0], cold=cold, settled=settled)] * 2, LAYERS)
+    assert found is not None
+    assert (found.step_ms.first, found.step_ms.settled) == (101.0, 11.0)
+    phases = [(p.name, p.first, p.settled) for p in found.phases_ms]
+    assert phases == [("forward", 100.0, 10.0), ("other", 1.0, 1.0)]
+    assert found.phases_ms[0].ratio == 10
+    evidence = {pair.name: (pair.first, pair.settled) for pair in found.evidence}
+    assert evidence["page_faults"] == (500, 0)
+    assert "libraries" not in evidence
+    assert [(p.name, p.first, p.settled) for p in found.layers_ms[:1]] == [("loss", 5.0, 0.005)]
+    assert len(found.layers_ms) == 2
+    assert cold_start([record([10.0])], None) is None, "without a warm-up"

@@ -1,5 +1,7 @@
-"""What is said about operators, on records written by hand."""
+"""Operators ranked, and what is said about them, on records written by hand."""
 
+import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,27 +11,30 @@ import pytest
 from fabricate import Fabricated, made_study, operator
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.operators import operator_table
+from trainlab.analysis.operators import classic_table, operator_table, outside_us, ranked
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
-from trainlab.record.cost_record import OperatorRow
+from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.spec import CostSpec
 from trainlab.words import Words
 
 EN = Words("en")
 Rows = Callable[[int], list[OperatorRow]]
+Find = Callable[[Rows], dict[str, list[Finding]]]
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Callable[[Rows], dict[str, list[Finding]]]:
+def found(tmp_path: Path) -> Find:
     """The findings about operators at batch 1 and 16, whose rows are a function of the size."""
+
+    numbers = itertools.count()
 
     def find(rows: Rows) -> dict[str, list[Finding]]:
         def of_trial(trial: Trial) -> list[OperatorRow]:
             return rows(trial.settings.batch_size)
 
         study = made_study(vary={"batch_size": (1, 16)}, learn=False, cost=CostSpec())
-        run = Fabricated(rows=of_trial).write(tmp_path / "r", study)
+        run = Fabricated(rows=of_trial).write(tmp_path / str(next(numbers)), study)
         by_kind: dict[str, list[Finding]] = {"top_operator": [], "operator_growth": []}
         for one in findings(gather(run)):
             by_kind.setdefault(one.kind, []).append(one)
@@ -38,12 +43,60 @@ def found(tmp_path: Path) -> Callable[[Rows], dict[str, list[Finding]]]:
     return find
 
 
-def row(name: str, self_us: float, calls: int = 1, **more: Any) -> OperatorRow:
+def row(name: str, self_us: float = 0.0, calls: int = 1, **more: Any) -> OperatorRow:
     return operator(name, self_us, calls).model_copy(update=more)
 
 
+RECORD = OperatorsRecord(
+    mode="train",
+    batch_size=8,
+    num_steps=2,
+    profiled_step_us=100.0,
+    calls_are_equal=True,
+    rows=[
+        row("aten::conv2d", 2.0, 4, total_cpu_us=122.0),
+        row("aten::mkldnn_convolution", 120.0, 4, self_cpu_bytes=2048),
+        row("aten::add", 30.0, 10),
+        row("aten::add", 10.0, 2, phase="backward"),
+    ],
+)
+
+
+def test_operators_are_ranked_by_self_time_over_all_phases_per_step_and_per_call() -> None:
+    found = ranked(RECORD)
+    assert [op.name for op in found] == ["aten::mkldnn_convolution", "aten::add", "aten::conv2d"]
+    first, add, _ = found
+    assert first.share == pytest.approx(0.6)
+    assert (first.self_us, first.average_us) == (60.0, 30.0)
+    assert (add.calls, add.calls_per_step, add.self_us) == (12, 6.0, 20.0)
+    assert add.average_us == pytest.approx(40 / 12)
+    assert outside_us(RECORD) == pytest.approx(100 - 162 / 2)
+    assert ranked(RECORD, "total")[0].name == "aten::conv2d"
+    assert ranked(RECORD, "calls")[0].name == "aten::add"
+    assert ranked(RECORD, "memory")[0].memory_bytes == 1024
+
+
+def test_the_classic_table_has_its_seven_columns_in_order() -> None:
+    head, first, *_, last = classic_table(RECORD).splitlines()
+    assert last == "Self CPU time total: 162.000us"
+    columns = "Name  Self CPU %  Self CPU  CPU total %  CPU total  CPU time avg  # of Calls"
+    assert re.split(r"  +", head.strip()) == columns.split("  ")
+    times = ("74.07%", "120.000us", "74.07%", "120.000us", "30.000us", "4")
+    assert first.split() == ["aten::mkldnn_convolution", *times]
+
+
+def test_on_a_gpu_shares_are_of_device_time() -> None:
+    rows = [
+        row("aten::conv2d", self_device_us=30.0, total_device_us=30.0),
+        row("aten::add", self_device_us=10.0, total_device_us=10.0),
+        row("a_kernel", kind="kernel", phase="", self_device_us=30.0),
+    ]
+    found = ranked(RECORD.model_copy(update={"rows": rows}))
+    assert [(op.name, op.share) for op in found] == [("aten::conv2d", 0.75), ("aten::add", 0.25)]
+
+
 def test_the_optimizers_operators_are_not_said_to_have_more_work_in_a_larger_batch(
-    found: Callable[[Rows], dict[str, list[Finding]]],
+    found: Find,
 ) -> None:
     by_kind = found(
         lambda size: [
@@ -56,31 +109,19 @@ def test_the_optimizers_operators_are_not_said_to_have_more_work_in_a_larger_bat
     (top,) = by_kind["top_operator"]
     assert top.subject == "aten::addcmul_"
     (grown,) = by_kind["operator_growth"]
-    assert (grown.subject, grown.numbers["time"], grown.numbers["samples"]) == (
-        "aten::addmm",
-        16.0,
-        16.0,
-    )
+    numbers = (grown.numbers["time"], grown.numbers["samples"])
+    assert (grown.subject, *numbers) == ("aten::addmm", 16.0, 16.0)
 
 
-def test_an_operator_that_comes_first_with_a_tenth_does_not_dominate(
-    found: Callable[[Rows], dict[str, list[Finding]]],
-) -> None:
+def test_an_operator_that_comes_first_with_a_tenth_does_not_dominate(found: Find) -> None:
     (top,) = found(lambda size: [row("aten::addmm", 94.0), row("aten::relu", 30.0)])["top_operator"]
     assert "dominates" not in top.sentence(EN)
     assert top.sentence(EN).endswith("the most of any operator at both.")
-
-
-def test_one_with_more_than_half_at_both_ends_dominates(
-    found: Callable[[Rows], dict[str, list[Finding]]],
-) -> None:
     (top,) = found(lambda size: [row("aten::addmm", 540.0)])["top_operator"]
     assert top.sentence(EN).endswith("it dominates at both.")
 
 
-def test_the_calls_of_all_shapes_count_together(
-    found: Callable[[Rows], dict[str, list[Finding]]],
-) -> None:
+def test_the_calls_of_all_shapes_count_together(found: Find) -> None:
     by_kind = found(
         lambda size: [
             row("aten::conv2d", 10.0 * size, 1, shapes=f"{size}x1"),
@@ -95,7 +136,7 @@ def test_the_calls_of_all_shapes_count_together(
 
 
 def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_called(
-    found: Callable[[Rows], dict[str, list[Finding]]],
+    found: Find,
 ) -> None:
     """At batch 1 the first of two convolutions runs as another operator, as oneDNN has it."""
 
@@ -112,9 +153,7 @@ def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_c
     assert grown.numbers["time"] == pytest.approx(1440 / 110)
 
 
-def test_nothing_is_compared_where_all_calls_differ(
-    found: Callable[[Rows], dict[str, list[Finding]]],
-) -> None:
+def test_nothing_is_compared_where_all_calls_differ(found: Find) -> None:
     by_kind = found(lambda size: [row("aten::addmm", 90.0, size, outermost_calls=size)])
     assert by_kind["operator_growth"] == []
 
@@ -124,9 +163,7 @@ def on_device(name: str, device_us: float, host_us: float) -> OperatorRow:
     return row(name, host_us, **times)
 
 
-def test_on_a_gpu_shares_are_said_to_be_of_its_kernels(
-    found: Callable[[Rows], dict[str, list[Finding]]],
-) -> None:
+def test_on_a_gpu_shares_are_said_to_be_of_its_kernels(found: Find) -> None:
     (top,) = found(lambda size: [on_device("aten::conv2d", 394.0, 60.0)])["top_operator"]
     assert "of the GPU's kernel time" in top.sentence(EN)
     assert top.numbers["share_b"] == 1.0

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from test_measured_parts import LAYERS, cost, row
+from test_cost_summary import LAYERS, record, row
 
 from trainlab.analysis.layers import layer_table
 from trainlab.analysis.measurement import Measurement, summarise
@@ -30,31 +30,21 @@ def test_shares_are_those_of_the_peaks_by_hand() -> None:
     assert (found.near, found.precision) == ("compute", "fp32")
 
 
-@pytest.mark.parametrize(
-    ("flops", "num_bytes", "near"),
-    [
-        (900, 10, "compute"),
-        (900, 95, "memory"),
-        (149, 14, "neither"),
-        (150, 14, "compute"),
-        (0, 15, "memory"),
-        (0, 0, "neither"),
-        (500, 50, "compute"),
-    ],
-)
-def test_the_limit_with_the_larger_share_is_near_and_far_below_both_neither_is(
-    flops: float, num_bytes: float, near: str
-) -> None:
-    assert roofline({"fp32": flops}, num_bytes, 1, A_CPU).near == near
+def test_the_limit_with_the_larger_share_is_near_and_far_below_both_neither_is() -> None:
+    for flops, num_bytes, near in (
+        *((900, 10, "compute"), (150, 14, "compute"), (500, 50, "compute")),
+        *((900, 95, "memory"), (0, 15, "memory")),
+        *((149, 14, "neither"), (0, 0, "neither")),
+    ):
+        assert roofline({"fp32": flops}, num_bytes, 1, A_CPU).near == near, (flops, num_bytes)
 
 
 ONLY_CONVOLUTIONS = {"matmul": False, "convolution": True}
 ONLY_PRODUCTS = {"matmul": True, "convolution": False}
 
 
-@pytest.mark.parametrize(
-    ("kind", "precision", "tf32", "machine", "expected"),
-    [
+def test_the_peak_is_that_of_the_precision_the_work_may_run_in() -> None:
+    for kind, precision, tf32, machine, expected in (
         ("matmul", "bf16", {"matmul": True, "convolution": True}, A_GPU, "bf16"),
         ("convolution", "fp32", ONLY_CONVOLUTIONS, A_GPU, "tf32"),
         ("recurrent", "fp32", ONLY_CONVOLUTIONS, A_GPU, "tf32"),
@@ -63,12 +53,8 @@ ONLY_PRODUCTS = {"matmul": True, "convolution": False}
         ("convolution", "fp32", ONLY_PRODUCTS, A_GPU, "fp32"),
         ("convolution", "fp32", ONLY_CONVOLUTIONS, A_CPU, "fp32"),
         ("convolution", "fp32", None, A_GPU, "fp32"),
-    ],
-)
-def test_the_peak_is_that_of_the_precision_the_work_may_run_in(
-    kind: str, precision: str, tf32: dict[str, bool] | None, machine: LimitsRecord, expected: str
-) -> None:
-    assert limiting_precision(kind, precision, tf32, machine) == expected
+    ):
+        assert limiting_precision(kind, precision, tf32, machine) == expected, (kind, tf32)
 
 
 def test_work_of_two_precisions_is_held_against_the_time_that_both_need_at_least() -> None:
@@ -82,7 +68,7 @@ def gpu_step(*rows: LayerRow, **more: Any) -> Measurement:
     asked = {"id": "t", "kind": "cost", "workload": "w", "seed": 1}
     trial = TrialRecord(**asked, settings={"precision": "fp32"}, state="done")
     layers = LAYERS.model_copy(update={"rows": list(rows), **more})
-    costs = (cost(step_ms=[1000.0], phases_ms={"forward": [1000.0]}, round_steps=1),)
+    costs = (record([1000.0], phases_ms={"forward": [1000.0]}, round_steps=1),)
     return Measurement(
         trial=trial.model_copy(update={"resolved": {"tf32": ONLY_CONVOLUTIONS}}),
         processes=("t",),

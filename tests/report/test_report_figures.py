@@ -1,6 +1,6 @@
 """Figures as values, on hand-worked numbers; then as charts."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import OUTSIDE, REST, cost_values, metric_values
 from trainlab.analysis.cold_start import cold_start, first_steps
 from trainlab.analysis.cost import phase_bars
+from trainlab.analysis.document import Document
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import (
     CurvePoint,
@@ -30,6 +31,11 @@ from trainlab.words import Words
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     return rich_data(tmp_path_factory.mktemp("figures") / "run")
+
+
+@pytest.fixture(scope="module")
+def reports(data: RunData) -> dict[str, Document]:
+    return {lang: report_of(data, lang) for lang in ("en", "zh")}
 
 
 def test_a_curve_has_a_mean_and_its_interval_at_every_epoch(data: RunData) -> None:
@@ -105,23 +111,16 @@ def test_first_steps_are_multiples_of_a_settled_one_as_in_the_table(data: RunDat
     assert cold.step_ms.ratio == pytest.approx(30.0)
 
 
-def test_names_from_data_are_never_part_of_an_expression(tmp_path: Path) -> None:
-    report = rich_report(tmp_path / "run")
-    for figure in report.figures():
+def test_names_from_data_are_never_part_of_an_expression_and_words_say_what_is_shown(
+    reports: dict[str, Document],
+) -> None:
+    for figure in (one for report in reports.values() for one in report.figures()):
         assert figure.spec["params"] == [{"name": "hidden", "value": []}]
-        filters = str(
-            [figure.spec["transform"], [la.get("transform") for la in figure.spec["layer"]]]
-        )
-        assert "batch_size" not in filters
+        filters = [figure.spec["transform"], [la.get("transform") for la in figure.spec["layer"]]]
+        assert "batch_size" not in str(filters)
         assert all("cell" in row for row in figure.spec["data"]["values"])
-
-
-def test_every_figure_says_in_words_what_it_shows(tmp_path: Path) -> None:
-    for lang in ("en", "zh"):
-        report = rich_report(tmp_path / lang, lang)
-        for figure in report.figures():
-            assert len(figure.alt) > 30
-            assert figure.caption
+        assert len(figure.alt) > 30
+        assert figure.caption
 
 
 def test_a_phase_has_the_same_colour_in_training_and_inference(tmp_path: Path) -> None:
@@ -189,21 +188,19 @@ def exploding_curves(*peak: float) -> Curves:
     return Curves("train/loss", (*calm, *wild), by_step=True)
 
 
-@pytest.mark.parametrize(("last_epoch", "least"), [(1.0, 0.1), (3.0, 1)])
-def test_ticks_are_at_whole_epochs_where_there_are_several(last_epoch: float, least: float) -> None:
-    points = tuple(CurvePoint("a", e, 1.0, None, None, 1) for e in (0.5, last_epoch))
-    chart = curve_chart(Curves("train/loss", points, by_step=True), ["a"], Words("en"))
-    assert f'"tickMinStep": {least}' in json.dumps(chart)
+def test_ticks_are_at_whole_epochs_where_there_are_several_and_at_each_of_few() -> None:
+    def axis_over(epochs: Sequence[float], by_step: bool) -> dict[str, Any]:
+        points = tuple(CurvePoint("a", epoch, 1.0, None, None, 1) for epoch in epochs)
+        chart = curve_chart(Curves("train/loss", points, by_step), ["a"], Words("en"))
+        axis: dict[str, Any] = chart["layer"][0]["encoding"]["x"]["axis"]
+        return axis
 
-
-@pytest.mark.parametrize("num_epochs", [2, 3, 6])
-def test_a_curve_of_few_epochs_has_a_tick_at_each_and_none_between(num_epochs: int) -> None:
-    epochs = list(range(1, num_epochs + 1))
-    points = tuple(CurvePoint("a", epoch, 1.0, None, None, 1) for epoch in epochs)
-    chart = curve_chart(Curves("test/loss", points, by_step=False), ["a"], Words("en"))
-    axis = chart["layer"][0]["encoding"]["x"]["axis"]
-    assert axis["values"] == epochs
-    assert axis["format"] == "d"
+    for last_epoch, least in ((1.0, 0.1), (3.0, 1)):
+        assert axis_over((0.5, last_epoch), by_step=True)["tickMinStep"] == least
+    for num_epochs in (2, 6):
+        epochs = list(range(1, num_epochs + 1))
+        axis = axis_over(epochs, by_step=False)
+        assert (axis["values"], axis["format"]) == (epochs, "d")
 
 
 @pytest.mark.parametrize(
@@ -257,15 +254,15 @@ def test_a_cut_axis_is_told_below_the_chart(tmp_path: Path) -> None:
     assert "cut above" not in notes["en"]["trend-train-loss"]
 
 
-def test_memory_bars_are_as_long_as_the_memory(tmp_path: Path) -> None:
+def test_memory_bars_are_as_long_as_the_memory(reports: dict[str, Document]) -> None:
     for lang, title in (("en", "MiB at the peak"), ("zh", "峰值时的内存（MiB）")):
-        report = rich_report(tmp_path / lang, lang)
-        (memory,) = [figure for figure in report.figures() if figure.id == "memory-train"]
+        figures = {figure.id: figure for figure in reports[lang].figures()}
+        memory = figures["memory-train"]
         x = memory.spec["layer"][0]["encoding"]["x"]
         assert (x["field"], x["title"], x["stack"]) == ("value", title, "zero")
         assert "domain" not in x.get("scale", {})
         values = {row["cell"]: row["value"] for row in memory.spec["data"]["values"]}
         assert values == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
         assert "1.00 MiB" in memory.alt
-        (phases,) = [figure for figure in report.figures() if figure.id == "phases-train"]
-        assert phases.spec["layer"][0]["encoding"]["x"]["field"] == "share"
+        x = figures["phases-train"].spec["layer"][0]["encoding"]["x"]
+        assert x["field"] == "share"

@@ -1,5 +1,6 @@
 """The network as boxes and as a picture."""
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_branches_stand_side_by_side_and_no_box_covers_another() -> None:
     for number, (x, y) in enumerate(places):
         for other_x, other_y in places[number + 1 :]:
             assert abs(x - other_x) >= BOX_W or abs(y - other_y) >= BOX_H
+
+
+def test_a_connection_that_skips_a_layer_runs_beside_the_column() -> None:
+    svg = draw(made([row("a", [-1]), row("b", [0]), row("sum", [0, 1])]), Words("en"))
+    beside = [float(x) for x in re.findall(r"V[\d.]+H([\d.]+)V", svg)]
+    (right,) = {x + BOX_W for x, _ in boxes(svg)}
+    assert [x > right for x in beside] == [True]
 
 
 def test_a_hundred_layers_are_drawn_by_block() -> None:

@@ -37,13 +37,15 @@ def test_neither_part_goes_below_zero() -> None:
     flat = fit_batches({1: 5.0, 2: 4.9, 4: 4.8})
     assert flat.per_sample.value == 0
     assert flat.enough is None
+    assert flat.enough_interval is not None
+    assert flat.enough_interval.high == np.inf
 
 
 def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
     fit = fit_batches({1: 3.0, 11: 13.0})
     assert (fit.fixed.value, fit.per_sample.value) == pytest.approx((2, 1))
     assert (fit.fixed.interval, fit.per_sample.interval) == (None, None)
-    assert fit.predict(5).interval is None
+    assert (fit.predict(5).interval, fit.enough_interval) == (None, None)
     assert (fit.left_out, fit.verdict) == ((), "cannot tell")
 
 
