@@ -120,7 +120,9 @@ class ProbedCalls(CallListener):
                     self._take(channel, given)
             # Read before the call: one that works in place moves its input to another node of the graph.
             # The number of the next node tells apart what the call adds to the graph.
-            edge = None if given is None else _edge_of(given.tensor)
+            edge = None
+            if given is not None and given.tensor.requires_grad:
+                edge = get_gradient_edge(given.tensor)[:2]
             since = int(torch._C._autograd._get_sequence_nr())
         watch_input = partial(self._watch_input, given=given, source=edge, since=since)
 
@@ -220,14 +222,9 @@ class ProbedCalls(CallListener):
     def _watch_output(self, channel: Channel, result: Seen | None) -> None:
         if result is None or result.tensor.grad_fn is None:
             channel.explain("no_tensor" if result is None else "no_gradient_out")
-            return
-        place, lane_dim, take = result.tensor.output_nr, result.lane_dim, self._channels.take
-
-        def arrives(gradients: tuple[Tensor | None, ...]) -> None:
-            if (gradient := gradients[place]) is not None:
-                take(channel, gradient, lane_dim)
-
-        result.tensor.grad_fn.register_prehook(arrives)
+        else:
+            lane_dim, take = result.lane_dim, self._channels.take
+            result.tensor.register_hook(lambda gradient: take(channel, gradient, lane_dim))
 
     def _watch_input(
         self,
@@ -285,14 +282,6 @@ class _Gathered:
         if total is not None:
             self._done(total)
         return self._is_done
-
-
-def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
-    """Where the gradient of a tensor goes: a node of the graph and the place in it."""
-    if not tensor.requires_grad:
-        return None
-    edge = get_gradient_edge(tensor)
-    return edge.node, edge.output_nr
 
 
 def _edges_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:
