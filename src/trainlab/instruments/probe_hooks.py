@@ -120,9 +120,7 @@ class ProbedCalls(CallListener):
                     self._take(channel, given)
             # Read before the call: one that works in place moves its input to another node of the graph.
             # The number of the next node tells apart what the call adds to the graph.
-            edge = None
-            if given is not None and given.tensor.requires_grad:
-                edge = get_gradient_edge(given.tensor)[:2]
+            edge = None if given is None else _edge_of(given.tensor)
             since = int(torch._C._autograd._get_sequence_nr())
         watch_input = partial(self._watch_input, given=given, source=edge, since=since)
 
@@ -282,6 +280,11 @@ class _Gathered:
         if total is not None:
             self._done(total)
         return self._is_done
+
+
+def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
+    """Where the gradient of a tensor goes: a node of the graph and the place in it."""
+    return get_gradient_edge(tensor)[:2] if tensor.requires_grad else None
 
 
 def _edges_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:
