@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,6 @@ from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
 from trainlab.analysis.tables import EMPTY, Field, bullets, name, table_of, value
 from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.record.trial_record import State
 from trainlab.spec import Cell
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec
@@ -24,10 +23,10 @@ from trainlab.spec.study import level_text, short_name
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, percent
 
-STARTUP, FIRST_STEP, EVALUATION, OTHER = "startup", "first_step", "evaluation", "other"
+STARTUP, FIRST_STEP, EVALUATION = "startup", "first_step", "evaluation"
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
-    *("backward", "optimizer", EVALUATION, OTHER),
+    *("backward", "optimizer", EVALUATION, "other"),
 )
 """The parts as they are listed."""
 HOST_PARTS = ("data", "transfer", "prepare", "other")
@@ -52,21 +51,6 @@ MOST_COLUMNS = 4
 
 Cut = Literal["", "interrupted", "failed"]
 """How runs ended that did not come to their end."""
-WHOLE: dict[Cut, str] = {
-    "": "script_time",
-    "interrupted": "script_time_interrupted",
-    "failed": "script_time_failed",
-}
-"""The sentence about all time, by how the runs ended."""
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A number of every run of a cell: the median, and the range."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -82,17 +66,16 @@ class ScriptTimes:
     """That torchrun started for each run; the records are those of the first."""
     cut: Cut = ""
 
-    def over_runs(self, read: Callable[[WatchedRecord], float]) -> Spread:
-        """Something of every run."""
-        values = [read(run) for run in self.runs]
-        return Spread(statistics.median(values), min(values), max(values))
+    def median(self, read: Callable[[WatchedRecord], float]) -> float:
+        """Of something of every run."""
+        return statistics.median(map(read, self.runs))
 
-    @property
+    @cached_property
     def parts_s(self) -> dict[str, float]:
         """Seconds by part, means over runs, so that they add up to the mean of the whole."""
         return _mean_parts([whole_parts_s(run) for run in self.runs])
 
-    @property
+    @cached_property
     def step_parts_ms(self) -> dict[str, float]:
         """Of a typical step, means over runs, so that they add up; empty where no run made two updates."""
         means = _mean_parts([parts for run in self.runs if (parts := typical_step_ms(run))])
@@ -115,7 +98,9 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
     return [times for times in found if times is not None]
 
 
-def _times_of(evidence: Evidence, cell: str, state: State) -> ScriptTimes | None:
+def _times_of(
+    evidence: Evidence, cell: str, state: Literal["done", "interrupted", "failed"]
+) -> ScriptTimes | None:
     """Of the runs that ended so; of those that failed, with a step to show for it."""
     script = evidence.study.script
     ended = [
@@ -131,7 +116,7 @@ def _times_of(evidence: Evidence, cell: str, state: State) -> ScriptTimes | None
         tuple(run for run, _ in ended),
         is_on_cpu=all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended),
         num_processes=1 if script is None else script.processes,
-        cut=state if state in ("interrupted", "failed") else "",
+        cut="" if state == "done" else state,
     )
 
 
@@ -166,11 +151,6 @@ def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
         return {}
     later = _later(run).items()
     return {part: statistics.fmean(steps[place] for place in middle) for part, steps in later}
-
-
-def first_step_ms(run: WatchedRecord) -> float | None:
-    """The first update; None where there was none."""
-    return sum(ms[0] for ms in run.steps_ms.values()) if run.steps[:1] == [1] else None
 
 
 class Growth(NamedTuple):
@@ -222,7 +202,8 @@ def script_whole(one: Finding, words: Words) -> str:
     parts.append(words("script_training", share=percent(one.training_share)))
     if one.evaluation_share:
         parts.append(words("script_testing", share=percent(one.evaluation_share)))
-    return one.fill(words, WHOLE[one.cut], range=range_text, parts=words.listed(parts))
+    key = f"script_time_{one.cut}" if one.cut else "script_time"
+    return one.fill(words, key, range=range_text, parts=words.listed(parts))
 
 
 def _time_text(one: Finding, words: Words) -> str:
@@ -239,10 +220,6 @@ def _part_text(one: Finding, words: Words) -> str:
     return one.fill(words, key, range=range_text, part=words.capital(words.phase(one.subject)))
 
 
-def _memory_text(one: Finding, words: Words) -> str:
-    return one.fill(words, "script_memory_seeds" if one.n > 1 else "script_memory")
-
-
 def _order_text(one: Finding, words: Words) -> str:
     if one.shuffles:
         return one.fill(words, "script_order_alike")
@@ -252,10 +229,6 @@ def _order_text(one: Finding, words: Words) -> str:
 def _same_text(one: Finding, words: Words) -> str:
     key = "script_same" if one.is_whole else "script_same_levels"
     return one.fill(words, key, argument=short_name(one.subject))
-
-
-def _seeds_text(one: Finding, words: Words) -> str:
-    return one.fill(words, "script_seeds" if one.num_different == 1 else "script_seeds_some")
 
 
 def _kind(
@@ -270,9 +243,20 @@ def _kind(
 SCRIPT_SAME = _kind("script_same", 1, _same_text, lambda one: len(one.cells))
 """Settings that differ in one argument, and were trained alike to the last bit; `is_whole` where all levels
 of the argument gave the same."""
-SCRIPT_SEEDS = _kind("script_seeds", 1, _seeds_text)
+SCRIPT_SEEDS = _kind(
+    "script_seeds",
+    1,
+    lambda one, words: one.fill(
+        words, "script_seeds" if one.num_different == 1 else "script_seeds_some"
+    ),
+)
 """Seeds that the script does not heed: so many runs of each setting are different."""
-SCRIPT_MEMORY = _kind("script_memory", 2, _memory_text, lambda one: one.last_mib - one.first_mib)
+SCRIPT_MEMORY = _kind(
+    "script_memory",
+    2,
+    lambda one, words: one.fill(words, "script_memory_seeds" if one.n > 1 else "script_memory"),
+    lambda one: one.last_mib - one.first_mib,
+)
 """Memory that keeps growing with the updates."""
 SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
 """How long the script ran, what of it was training, and what watching took (beside the whole)."""
@@ -297,66 +281,59 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _time(times: ScriptTimes, num_cells: int) -> Finding:
-    wall = times.over_runs(lambda run: run.wall_s)
+    walls = [run.wall_s for run in times.runs]
     steps = [statistics.median(found) for run in times.runs if (found := steps_ms(run))]
-    firsts = [first for run in times.runs if (first := first_step_ms(run)) is not None]
+    firsts = [
+        sum(ms[0] for ms in run.steps_ms.values()) for run in times.runs if run.steps[:1] == [1]
+    ]
 
     def share(read: Callable[[WatchedRecord], float]) -> float:
-        return times.over_runs(lambda run: read(run) / (run.wall_s or 1.0)).value
+        return times.median(lambda run: read(run) / (run.wall_s or 1.0))
 
     return SCRIPT_TIME(
         subject="script",
         cells=(times.cell,),
         n=len(times.runs),
         num_cells=num_cells,
-        wall_s=wall.value,
-        low_s=wall.low,
-        high_s=wall.high,
+        wall_s=statistics.median(walls),
+        low_s=min(walls),
+        high_s=max(walls),
         startup_share=share(lambda run: run.parts_s.get(STARTUP, 0.0)),
         training_share=share(lambda run: run.trained_s),
         evaluation_share=share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
         step_ms=statistics.median(steps) if steps else None,
         first_step_ms=statistics.median(firsts) if firsts else None,
-        overhead_s=times.over_runs(lambda run: run.overhead_s).value,
+        overhead_s=times.median(lambda run: run.overhead_s),
         overhead_share=share(lambda run: run.overhead_s),
-        instruments_s=times.over_runs(lambda run: run.instruments_s).value,
-        num_updates=round(times.over_runs(lambda run: run.num_steps).value),
+        instruments_s=times.median(lambda run: run.instruments_s),
+        num_updates=round(times.median(lambda run: run.num_steps)),
         cut=times.cut,
     )
 
 
 def _parts(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
-    def run_s(part: str, run: WatchedRecord) -> float:
-        return run.parts_s.get(part, 0.0)
-
-    def run_share(part: str, run: WatchedRecord) -> float:
-        return run_s(part, run) / (run.wall_s or 1.0)
-
-    def step_share(part: str, run: WatchedRecord) -> float:
-        parts = typical_step_ms(run)
-        return parts.get(part, 0.0) / (sum(parts.values()) or 1.0)
-
-    in_steps = times.step_parts_ms
-    found = []
+    found: list[tuple[str, str, list[float], float, float]] = []
     # Of a run that was cut short these say when that was.
     for part, least in () if times.cut else NOTABLE_OF_RUN.items():
-        spent = times.over_runs(partial(run_s, part)).value
-        found.append((part, "run", times.over_runs(partial(run_share, part)), least, spent))
+        shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
+        spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
+        found.append((part, "run", shares, least, spent_s))
+    steps = [typical_step_ms(run) for run in times.runs]
     for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
-        if part in in_steps:
-            share = times.over_runs(partial(step_share, part))
-            found.append((part, "step", share, NOTABLE_OF_STEP, in_steps[part]))
-    for part, of, share, least, spent in found:
-        if share.value >= least:
+        if part in times.step_parts_ms:
+            shares = [parts.get(part, 0.0) / (sum(parts.values()) or 1.0) for parts in steps]
+            found.append((part, "step", shares, NOTABLE_OF_STEP, times.step_parts_ms[part]))
+    for part, of, shares, least, spent in found:
+        if (share := statistics.median(shares)) >= least:
             yield SCRIPT_PART(
                 subject=part,
                 cells=(times.cell,),
                 n=len(times.runs),
                 num_cells=num_cells,
                 of=of,
-                share=share.value,
-                low=share.low,
-                high=share.high,
+                share=share,
+                low=min(shares),
+                high=max(shares),
                 time=spent,
             )
 
@@ -574,7 +551,13 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
     updates = words("seen_updates", number=f"{run.num_steps:,}")
     threads = words.counted("one_thread", "num_threads", run.threads)
     seen = [
-        *((_loader_key(loader), _loader(loader, words)) for loader in run.loaders),
+        *(
+            (
+                "seen_training_loader" if one.is_trained_on else "seen_other_loader",
+                _loader(one, words),
+            )
+            for one in run.loaders
+        ),
         *(("seen_model", _model(model, words)) for model in run.models),
         *(("seen_optimizer", _optimizer(optimizer, words)) for optimizer in run.optimizers),
         ("seen_process", (updates, threads)),
@@ -582,10 +565,6 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), number in Counter(rows).items():
         yield kind, told if number == 1 else words("seen_alike", number=number, told=told)
-
-
-def _loader_key(loader: LoaderRow) -> str:
-    return "seen_training_loader" if loader.is_trained_on else "seen_other_loader"
 
 
 def _loader(loader: LoaderRow, words: Words) -> Iterator[str]:
