@@ -1,6 +1,6 @@
 """Contents: from a run to a document, in the order people read."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from trainlab import __version__
@@ -51,7 +51,6 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
 )
 """In the order of the report; a section is left out where the study has nothing for it."""
 
-
 OF_STUDIES = (comparison_section, scaling_section, parallel_section, limits_section, cold_section)
 """Sections that a diagnosis does without: its changes are no settings to choose from."""
 
@@ -60,9 +59,14 @@ def report_of(data: RunData, lang: str = "en") -> Document:
     """The report of one run. SpecError for a language that is not one of ours."""
     words = Words(lang)
     evidence, script = data.evidence, data.evidence.study.script
-    cells = [cell.id for cell in evidence.cells] if evidence.diagnosis is None else []
+    title = words.builtin(evidence.study.title) or evidence.name
+    cells, builders = [cell.id for cell in evidence.cells], list(SECTIONS)
+    if evidence.diagnosis is not None:
+        title, cells = words("diagnosis_title", script=evidence.diagnosis.script), []
+        builders = [diagnosis_section, *(one for one in SECTIONS[1:] if one not in OF_STUDIES)]
+    found = (build(data, words) for build in builders)
     return Document(
-        title=_title(data, words),
+        title=title,
         subtitle=words(
             "subtitle" if script is None else "subtitle_script",
             name=evidence.name,
@@ -73,48 +77,23 @@ def report_of(data: RunData, lang: str = "en") -> Document:
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=(*notices(data, words), *unstable_notices(data, words)),
-        sections=with_live_links(
-            _once(
-                [
-                    section
-                    for build in _builders(data)
-                    if (section := build(data, words)) is not None
-                ]
-            )
-        ),
+        sections=with_live_links(_once(section for section in found if section is not None)),
         cells=tuple(cells) if 1 < len(cells) <= MOST_HIDEABLE else (),
     )
 
 
-def _title(data: RunData, words: Words) -> str:
-    evidence = data.evidence
-    if evidence.diagnosis is not None:
-        return words("diagnosis_title", script=evidence.diagnosis.script)
-    return words.builtin(evidence.study.title) or evidence.name
-
-
-def _builders(data: RunData) -> Iterator[Callable[[RunData, Words], Section | None]]:
-    if data.evidence.diagnosis is None:
-        yield from SECTIONS
-        return
-    for build in SECTIONS:
-        if build not in OF_STUDIES:
-            yield diagnosis_section if build is answer_section else build
-
-
-def _once(sections: Sequence[Section]) -> tuple[Section, ...]:
+def _once(sections: Iterable[Section]) -> Iterator[Section]:
     """Every chart where it comes first only."""
     drawn: set[str] = set()
 
-    def is_new(block: Block) -> bool:
-        if not isinstance(block, Figure):
-            return True
-        is_first = block.id not in drawn
-        drawn.add(block.id)
-        return is_first
-
     def cleared(section: Section) -> Section:
-        blocks = tuple(block for block in section.blocks if is_new(block))
-        return replace(section, blocks=blocks, sections=tuple(map(cleared, section.sections)))
+        blocks: list[Block] = []
+        for block in section.blocks:
+            if not (isinstance(block, Figure) and block.id in drawn):
+                blocks.append(block)
+            if isinstance(block, Figure):
+                drawn.add(block.id)
+        inner = tuple(map(cleared, section.sections))
+        return replace(section, blocks=tuple(blocks), sections=inner)
 
-    return tuple(map(cleared, sections))
+    yield from map(cleared, sections)

@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from html.parser import HTMLParser
+from html import unescape
 from itertools import zip_longest
 from pathlib import Path
 
@@ -24,12 +24,16 @@ from trainlab.report.writing import FORMATS, document_of
 from trainlab.words import LANGUAGES, Words
 
 ORIGIN_COMMENT = re.compile(r"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
+ORIGIN_SCRIPT = re.compile(r'<script id="handed-in"[^>]*>(.*?)</script>', re.DOTALL)
 PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
+CHARTS = re.compile(r'<script id="charts"[^>]*>(.*?)</script>', re.DOTALL)
+OWN = re.compile(r'<div class="own">.*?</div>', re.DOTALL)
+UNSEEN = re.compile(r"<(script|style|title)\b.*?</\1>", re.DOTALL)
+FIELD = re.compile(r"<t[dh]\b[^>]*>")
+LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^>]*>")
 LABELS = ("lab_written_by", "lab_written_by_author")
 """The keys of what stands above an author's text."""
-LINE_ENDS = {"p", "tr", "li", "h1", "h2", "h3", "h4", "figcaption", "caption", "pre", "div", "a"}
-FIELDS = {"td", "th"}
-UNSEEN = {"script", "style", "title"}
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True)
@@ -51,29 +55,35 @@ def read_report(path: Path) -> bytes:
 
 def origin_in(suffix: str, content: bytes) -> Origin | None:
     """What the report says about how it was written; None where it says nothing."""
-    candidates: list[str] = []
+    text, candidates = content.decode("utf-8", "replace"), []
     if suffix == ".pdf":
         candidates = [_unpacked(match[1]) for match in PDF_STREAM.finditer(content)]
     elif suffix == ".html":
-        parser = _PageText()
-        parser.feed(content.decode("utf-8", "replace"))
-        candidates = [parser.origin]
-    elif found := ORIGIN_COMMENT.search(content.decode("utf-8", "replace")):
+        candidates = ORIGIN_SCRIPT.findall(text)
+    elif found := ORIGIN_COMMENT.search(text):
         candidates = [base64.b64decode(found[1]).decode("utf-8", "replace")]
-    for text in candidates:
-        try:
-            return read_origin(text)
-        except ValueError:
-            continue
+    for candidate in candidates:
+        with suppress(ValueError):
+            return read_origin(candidate)
     return None
 
 
 def html_text(content: bytes) -> ReportText:
     """The visible lines of a page, a row of a table each on one, and its charts' data."""
-    parser = _PageText()
-    parser.feed(content.decode("utf-8", "replace"))
-    parser.close()
-    return ReportText(tuple(parser.lines), tuple(parser.own))
+    page = content.decode("utf-8", "replace")
+    charts = "\n".join(CHARTS.findall(page)).replace('},"chart-', '},\n"chart-').splitlines()
+    lines = _visible_lines(UNSEEN.sub("", OWN.sub("", page)))
+    return ReportText((*lines, *charts), tuple(_visible_lines("\n".join(OWN.findall(page)))))
+
+
+def _visible_lines(page: str) -> Iterator[str]:
+    """Of markup: what a reader sees of it."""
+    page = FIELD.sub(" | ", " ".join(page.split()))
+    # A mark stands apart from the sentence after it.
+    for line in LINE_END.sub("\n", page).replace("</span>", " ").splitlines():
+        text = unescape(re.sub(r"<[^>]*>", "", line))
+        if told := " ".join(text.split()).removeprefix("| "):
+            yield told
 
 
 def markdown_text(content: bytes) -> ReportText:
@@ -119,62 +129,6 @@ def _unpacked(stream: bytes) -> str:
     return stream.decode("utf-8", "replace") if stream.startswith(b"{") else ""
 
 
-class _PageText(HTMLParser):
-    """Lines of a page: what a reader sees, and the data of charts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-        self.own: list[str] = []
-        self.origin = ""
-        self._line = ""
-        self._unseen: str | None = None
-        self._own_depth = 0
-
-    def close(self) -> None:
-        super().close()
-        self._end_line()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "div" and (self._own_depth or given.get("class") == "own"):
-            self._end_line()
-            self._own_depth += 1
-        if tag in UNSEEN:
-            self._unseen = given.get("id") or ""
-        if tag in FIELDS and self._line:
-            self._line += " | "
-        elif tag in LINE_ENDS:
-            self._end_line()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in LINE_ENDS:
-            self._end_line()
-        elif tag == "span" and self._unseen is None:
-            self._line += " "  # a mark stands apart from the sentence after it
-        if tag == "div" and self._own_depth:
-            self._own_depth -= 1
-        if tag in UNSEEN:
-            self._unseen = None
-
-    def handle_data(self, data: str) -> None:
-        if self._unseen is None:
-            self._line += data
-        elif self._unseen == "handed-in":
-            self.origin += data
-        elif self._unseen == "charts":
-            self.lines += data.replace('},"chart-', '},\n"chart-').splitlines()
-
-    def _end_line(self) -> None:
-        line = " ".join(self._line.split())
-        if line:
-            (self.own if self._own_depth else self.lines).append(line)
-        self._line = ""
-
-
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-
-
 @dataclass(frozen=True)
 class Difference:
     """Lines of the report, and what the run gives in their place; one of them may be empty."""
@@ -214,48 +168,43 @@ class Verdict:
 
 def check_report(path: Path, evidence: Evidence) -> Verdict:
     """Writes the report again from the run's records and compares what it says."""
-    content = read_report(path)
-    origin = origin_in(path.suffix, content)
-    hand_in, lang = (None, "") if origin is None else (origin.hand_in, origin.lang)
+    content, suffix = read_report(path), path.suffix
+    origin, digests = origin_in(suffix, content), run_digests(evidence.folder)
+    verdicts = []
     # A report that was not written to be handed in does not say its language.
-    langs = [lang] if lang in LANGUAGES else list(LANGUAGES)
-    compared = []
+    langs = [origin.lang] if origin is not None and origin.lang in LANGUAGES else LANGUAGES
     for lang in langs:
-        document = document_of(evidence, lang, hand_in)
-        expected = FORMATS[path.suffix[1:]](document)[f"report{path.suffix}"]
+        document = document_of(evidence, lang, None if origin is None else origin.hand_in)
+        expected = FORMATS[suffix[1:]](document)[f"report{suffix}"]
         own_texts = [block for block in document.all_blocks() if isinstance(block, OwnText)]
         own = " ".join(part.text for block in own_texts for part in block.parts)
-        # None where the bytes differ and their text cannot be read.
-        differences: tuple[Difference, ...] | None = ()
+        differences: list[Difference] | None = []
         if expected != content:
-            reported, wanted = (READERS[path.suffix](one) for one in (content, expected))
+            reported, wanted = READERS[suffix](content), READERS[suffix](expected)
             differences = None
             if reported is not None and wanted is not None:
-                differences = tuple(_changed_lines(reported, wanted))
+                differences = list(_changed_lines(reported.lines, wanted.lines))
                 own = " ".join(reported.own) or own
-        compared.append((differences, document, own, expected == content))
-    differences, document, own, is_same_file = min(
-        compared, key=lambda one: (one[0] is None, len(one[0] or ()))
-    )
-    digests = run_digests(evidence.folder)
-    written_from = "" if origin is None else origin.records
-    return Verdict(
-        path=path,
-        origin=origin,
-        differences=differences or (),
-        is_same_text=differences == (),
-        has_same_records=not written_from or written_from == digests.all,
-        is_only_text=path.suffix == ".pdf" and not is_same_file,
-        own_numbers=_numbers_of_their_own(document, own),
-    )
+        verdicts.append(
+            Verdict(
+                path=path,
+                origin=origin,
+                differences=tuple(differences or ()),
+                is_same_text=differences == [],
+                has_same_records=origin is None or origin.records in ("", digests.all),
+                is_only_text=suffix == ".pdf" and expected != content,
+                own_numbers=_numbers_of_their_own(document, own),
+            )
+        )
+    return min(verdicts, key=lambda one: (not one.is_same_text, len(one.differences)))
 
 
-def _changed_lines(reported: ReportText, wanted: ReportText) -> Iterator[Difference]:
-    matcher = SequenceMatcher(None, reported.lines, wanted.lines, autojunk=False)
+def _changed_lines(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
+    matcher = SequenceMatcher(None, reported, wanted, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind != "equal":
-            pairs = (reported.lines[start:end], wanted.lines[other_start:other_end])
-            yield from (Difference(*pair) for pair in zip_longest(*pairs, fillvalue=""))
+            pairs = zip_longest(reported[start:end], wanted[other_start:other_end], fillvalue="")
+            yield from (Difference(*pair) for pair in pairs)
 
 
 def _numbers_of_their_own(document: Document, own: str) -> tuple[str, ...]:

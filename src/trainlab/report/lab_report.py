@@ -51,23 +51,23 @@ class HandIn:
 class Origin:
     """What a report says about how it was written."""
 
-    hand_in: HandIn | None
-    """None for a report that was not written to be handed in."""
+    hand_in: HandIn
     lang: str
-    records: str = ""
+    records: str
     """The digest of the records it was written from."""
-    trainlab: str = ""
+    trainlab: str
     """The version that wrote it."""
 
 
 def read_origin(text: str) -> Origin:
     """The origin from its JSON; ValueError where it is none."""
     value: Any = json.loads(text)
-    names = {*(field.name for field in fields(HandIn)), "lang", "records", "trainlab"}
-    if not isinstance(value, dict) or set(value) != names or not _all_texts(value):
+    own = [field.name for field in fields(HandIn)]
+    rest = ("lang", "records", "trainlab")
+    is_known = isinstance(value, dict) and set(value) == {*own, *rest}
+    if not is_known or not all(isinstance(one, str) for one in value.values()):
         raise ValueError("not the origin of a report")
-    hand_in = HandIn(**{field.name: value[field.name] for field in fields(HandIn)})
-    return Origin(hand_in, value["lang"], value["records"], value["trainlab"])
+    return Origin(HandIn(**{name: value[name] for name in own}), *(value[name] for name in rest))
 
 
 def read_notes(path: Path) -> str:
@@ -80,78 +80,53 @@ def read_notes(path: Path) -> str:
         raise SpecError([f"--notes: {path} is not UTF-8 text; save it as UTF-8"]) from None
 
 
-def _all_texts(value: dict[str, Any]) -> bool:
-    return all(isinstance(text, str) for text in value.values())
-
-
 NUMBERING = re.compile(r"^[\s(第]*(?:\d+(?:\.\d+)*|[一二三四五六七八九十]+)[\s.、):节章部分]*")
 """What may stand before a heading: `2.`, `(3)`, `四、`, `第五部分`."""
 
 
-@dataclass(frozen=True)
-class LabPart:
-    """One part."""
-
-    id: str
-    title: str
-    """The key of its title in the words."""
-    names: str
-    """The key of what authors call it, with commas between."""
-    sections: tuple[str, ...] = ()
-    """Sections of the run's report that stand in it, by their ids."""
-
-
-PURPOSE = LabPart("lab-purpose", "lab_purpose", "lab_purpose_names")
-ENVIRONMENT = LabPart(
-    "lab-environment", "lab_environment", "lab_environment_names", ("environment",)
-)
-METHOD = LabPart("lab-method", "lab_method", "lab_method_names", ("seen", "network", "method"))
-RESULTS = LabPart("lab-results", "lab_results", "lab_results_names")
-"""Also has every section that no other part has."""
-DISCUSSION = LabPart("lab-discussion", "lab_discussion", "lab_discussion_names")
-CONCLUSION = LabPart("lab-conclusion", "lab_conclusion", "lab_conclusion_names")
-APPENDIX = LabPart("lab-appendix", "lab_appendix", "lab_appendix_names", ("repeat", "files"))
-PARTS = (PURPOSE, ENVIRONMENT, METHOD, RESULTS, DISCUSSION, CONCLUSION, APPENDIX)
-"""In the order of a lab report."""
+PARTS: dict[str, tuple[str, ...]] = {
+    "purpose": (),
+    "environment": ("environment",),
+    "method": ("seen", "network", "method"),
+    "results": (),
+    "discussion": (),
+    "conclusion": (),
+    "appendix": ("repeat", "files"),
+}
+"""In the order of a lab report, with the sections of the run's report that stand in each, by their ids; the
+results have every section that no other part has."""
 
 
-def part_named(heading: str) -> LabPart | None:
+def part_named(heading: str) -> str | None:
     """The part that a heading of the author's notes names, in any language, numbered or not."""
     plain = normalize("NFKC", heading).strip().rstrip(":").strip().lower()
     for text in (plain, NUMBERING.sub("", plain).strip()):
         for part in PARTS:
-            if text in _names_of(part):
-                return part
+            for words in map(Words, LANGUAGES):
+                names = words(f"lab_{part}_names").split(words("list_comma"))
+                if text in (words(f"lab_{part}").lower(), *names):
+                    return part
     return None
 
 
-def _names_of(part: LabPart) -> set[str]:
-    names: set[str] = set()
-    for lang in LANGUAGES:
-        words = Words(lang)
-        names |= {words(part.title).lower(), *words(part.names).split(words("list_comma"))}
-    return names
-
-
-Placed = dict[LabPart, tuple[OwnPart, ...]]
-
-
-def placed_notes(markdown: str) -> Placed:
+def placed_notes(markdown: str) -> dict[str, list[OwnPart]]:
     """What the author wrote, by the part it belongs to; what names no part goes into the discussion.
+    Comments are not for readers.
 
     A heading that names a part opens it, at any level. Any other heading stays in the open part if it is
     deeper than the part's own, and else ends it.
     """
-    placed: dict[LabPart, list[OwnPart]] = {}
-    part, part_level = DISCUSSION, 0
+    placed: dict[str, list[OwnPart]] = {}
+    part, part_level = "discussion", 0
     for level, piece in _pieces(MarkdownIt("commonmark").enable("table").parse(markdown), markdown):
         if piece.kind == "heading" and (named := part_named(piece.text)):
             part, part_level = named, level
             continue
         if piece.kind == "heading" and level <= part_level:
-            part, part_level = DISCUSSION, 0
-        placed.setdefault(part, []).append(piece)
-    return {part: tuple(pieces) for part, pieces in placed.items()}
+            part, part_level = "discussion", 0
+        if not (piece.text.startswith("<!--") and piece.text.endswith("-->")):
+            placed.setdefault(part, []).append(piece)
+    return placed
 
 
 def _pieces(tokens: Sequence[Token], markdown: str) -> Iterator[tuple[int, OwnPart]]:
@@ -200,33 +175,17 @@ def answer_sentences(data: RunData, words: Words) -> list[str]:
     return [sentence.text for sentence in answer(data.evidence, data.findings, words).sentences]
 
 
-def drafted_conclusion(sentences: Sequence[str], words: Words) -> tuple[Block, ...]:
-    """A draft that says that it is one."""
-    if not sentences:
-        return (Paragraph(words("no_findings")),)
-    return (Paragraph(words("lab_draft")), *map(Paragraph, sentences))
-
-
-def drafted_notes(sentences: Sequence[str], words: Words) -> str:
+def drafted_notes(data: RunData, words: Words) -> str:
     """A notes file to fill in: a heading for each part, and the conclusion to edit."""
-    return "\n".join(_note_lines(sentences, words))
-
-
-def _note_lines(sentences: Sequence[str], words: Words) -> Iterator[str]:
-    yield f"<!-- {words('lab_notes_hint')} -->\n"
+    below = {
+        "discussion": [f"<!-- {words('lab_discussion_hint')} -->"],
+        "conclusion": answer_sentences(data, words),
+    }
+    lines = [f"<!-- {words('lab_notes_hint')} -->"]
     for part in PARTS:
-        if part is APPENDIX:
-            continue
-        yield f"# {words(part.title)}\n"
-        if part is CONCLUSION:
-            yield from (f"{sentence}\n" for sentence in sentences)
-        elif part is DISCUSSION:
-            yield f"<!-- {words('lab_discussion_hint')} -->\n"
-
-
-def is_hint(piece: OwnPart) -> bool:
-    """Whether a piece of notes is a comment, which is not for readers."""
-    return piece.kind == "code" and piece.text.startswith("<!--") and piece.text.endswith("-->")
+        if part != "appendix":
+            lines += [f"# {words(f'lab_{part}')}", *below.get(part, [])]
+    return "\n\n".join(lines) + "\n"
 
 
 SHOWN_DIGESTS = 12
@@ -235,43 +194,29 @@ SHOWN_DIGESTS = 12
 
 def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     """The same report in the form of a lab report, with what its author wrote where it belongs."""
-    words = Words(report.lang)
-    digests = run_digests(data.evidence.folder)
-    own = _own_texts(hand_in, words)
-    sections = tuple(
-        _part_section(part, report, data, own.get(part), digests, words) for part in PARTS
-    )
+    words, digests = Words(report.lang), run_digests(data.evidence.folder)
+    facts = {
+        "lab_author": hand_in.author,
+        "lab_id": hand_in.student_id,
+        "lab_course": hand_in.course,
+    }
+    byline = [words(key) + words("colon") + text for key, text in facts.items() if text]
+    label = words("lab_written_by", author=hand_in.author)
+    label = label if hand_in.author else words("lab_written_by_author")
+    placed = placed_notes(hand_in.notes)
+    own = {part: OwnText(label, tuple(pieces)) for part, pieces in placed.items()}
+    sections = [_part(part, report, data, own.get(part), digests, words) for part in PARTS]
     return replace(
         report,
-        byline=_byline(hand_in, words),
+        byline=" · ".join(byline),
         sections=with_live_links(sections),
         made_by=words("lab_made_by", version=__version__) if own else report.made_by,
         origin=hand_in.origin(report.lang, digests.all),
     )
 
 
-def _byline(hand_in: HandIn, words: Words) -> str:
-    facts = {
-        "lab_author": hand_in.author,
-        "lab_id": hand_in.student_id,
-        "lab_course": hand_in.course,
-    }
-    return " · ".join(words(key) + words("colon") + text for key, text in facts.items() if text)
-
-
-def _own_texts(hand_in: HandIn, words: Words) -> dict[LabPart, OwnText]:
-    label = (
-        words("lab_written_by", author=hand_in.author)
-        if hand_in.author
-        else words("lab_written_by_author")
-    )
-    placed = placed_notes(hand_in.notes)
-    kept = {part: [p for p in pieces if not is_hint(p)] for part, pieces in placed.items()}
-    return {part: OwnText(label, tuple(pieces)) for part, pieces in kept.items() if pieces}
-
-
-def _part_section(
-    part: LabPart,
+def _part(
+    part: str,
     report: Document,
     data: RunData,
     own: OwnText | None,
@@ -279,25 +224,27 @@ def _part_section(
     words: Words,
 ) -> Section:
     """The part's own text stands before the sections in it."""
-    taken = {section for other in PARTS for section in other.sections}
+    taken = {section for sections in PARTS.values() for section in sections}
     inner = [
         section
         for section in report.sections
-        if section.id in part.sections or (part is RESULTS and section.id not in taken)
+        if section.id in PARTS[part] or (part == "results" and section.id not in taken)
     ]
-    # A section that is called like the part gives it its blocks rather than a heading of its own.
-    alike = [section for section in inner if section.id == part.id.removeprefix("lab-")]
-    nested = [section for section in inner if section not in alike]
-    blocks: list[Block] = list(_purpose(data, words)) if part is PURPOSE else []
+    blocks: list[Block] = list(_purpose(data, words)) if part == "purpose" else []
     blocks += [own] if own else []
-    blocks += [block for section in alike for block in section.blocks]
-    if part is METHOD:
+    # A section that is called like the part gives it its blocks rather than a heading of its own.
+    blocks += [block for section in inner if section.id == part for block in section.blocks]
+    nested = [section for section in inner if section.id != part]
+    if part == "method":
         nested.append(_digest_section(digests, words))
-    if part is DISCUSSION and own is None:
+    if part == "discussion" and own is None:
         blocks.append(Paragraph(words("lab_no_discussion")))
-    if part is CONCLUSION and own is None:
-        blocks += drafted_conclusion(answer_sentences(data, words), words)
-    return Section(part.id, words(part.title), tuple(blocks), tuple(nested))
+    if part == "conclusion" and own is None:
+        # A draft, which says that it is one.
+        told = answer_sentences(data, words)
+        texts = [words("lab_draft"), *told] if told else [words("no_findings")]
+        blocks += map(Paragraph, texts)
+    return Section(f"lab-{part}", words(f"lab_{part}"), tuple(blocks), tuple(nested))
 
 
 def _purpose(data: RunData, words: Words) -> Iterator[Block]:

@@ -19,8 +19,7 @@ from trainlab.analysis.document import (
     Statements,
     Table,
 )
-from trainlab.record.learning_record import Picture
-from trainlab.report.pictures import Labels, pictures, png_of, png_of_picture, table_note
+from trainlab.report.pictures import Labels, file_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
 FOLDER = "figures"
@@ -55,24 +54,9 @@ def origin_comment(origin: str) -> str:
 
 def figure_files(document: Document) -> dict[str, bytes]:
     """Name to content of every picture the Markdown shows."""
-    suffix = _suffix(document.lang)
-    return {
-        f"{FOLDER}/{name}.{suffix}": png_of(svg) if suffix == "png" else svg.encode()
-        for name, svg in pictures(document).items()
-    } | {
-        _file_of(gallery, number): png_of_picture(item.picture, _scale(item.picture))
-        for gallery in document.galleries()
-        for number, item in enumerate(gallery.items)
-    }
-
-
-def _file_of(gallery: Gallery, number: int) -> str:
-    return f"{FOLDER}/{gallery.id}-{number}.png"
-
-
-def _scale(picture: Picture) -> int:
-    """So many times larger that it can be seen."""
-    return max(1, SMALL_SIDE // max(picture.height, picture.width))
+    in_pixels = _suffix(document.lang) == "png"
+    shown = picture_files(document, in_pixels=in_pixels, small_side=SMALL_SIDE)
+    return {f"{FOLDER}/{name}": content for name, content in shown.items()}
 
 
 def _suffix(lang: str) -> str:
@@ -184,7 +168,7 @@ def _gallery(block: Gallery, words: Words, labels: Labels) -> list[str]:
     for first in range(0, len(block.items), PER_ROW):
         numbers = range(first, min(first + PER_ROW, len(block.items)))
         empty = [" "] * (PER_ROW - len(numbers)) if first else []
-        shown = [f"![{escaped(block.items[n].alt)}]({_file_of(block, n)})" for n in numbers]
+        shown = [f"![{escaped(block.items[n].alt)}]({FOLDER}/{file_of(block, n)})" for n in numbers]
         told = [
             f"{escaped(i.text)}<br>{escaped(i.remark)}"
             for i in map(block.items.__getitem__, numbers)

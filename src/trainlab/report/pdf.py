@@ -2,39 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from textwrap import wrap
 from typing import Any
 
-from trainlab.analysis.document import (
-    Block,
-    Bullets,
-    Document,
-    Drawing,
-    Entry,
-    Figure,
-    Gallery,
-    Listing,
-    Notice,
-    OwnText,
-    Paragraph,
-    Section,
-    Statements,
-    Table,
-    chart_groups,
-)
+from trainlab.analysis import document as blocks
+from trainlab.analysis.document import Document, Section, Table, chart_groups
 from trainlab.extras import import_extra
 from trainlab.record.files import temporary_folder
-from trainlab.report.pictures import (
-    FAMILY,
-    Labels,
-    font_folder,
-    lacks_glyphs,
-    pictures,
-    png_of_picture,
-    table_note,
-)
+from trainlab.report import pictures
 from trainlab.report.wrapping import cells
 from trainlab.words import Words
 
@@ -55,21 +32,30 @@ def pdf_of(document: Document) -> bytes:
     """The same document gives the same bytes. MissingExtraError without typst or vl-convert."""
     typst = import_extra("typst", "a PDF report")
     words = Words(document.lang)
+    labels = pictures.Labels(document, words)
+    data = {
+        **vars(document),
+        "font": pictures.FAMILY,
+        "mono": MONO,
+        "mark_width": 19 if words.language.is_cjk else 24,
+        "evidence": words("evidence"),
+        "page": words.template("page"),
+        "notices": [_block(notice, words, labels) for notice in document.notices],
+        "sections": [_section(section, words, labels) for section in document.sections],
+    }
+    template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
     with temporary_folder() as root:
-        for name, svg in pictures(document, _widths(document)).items():
-            (root / f"{name}.svg").write_text(svg, encoding="utf-8")
-        for gallery in document.galleries():
-            for number, item in enumerate(gallery.items):
-                (root / _file_of(gallery, number)).write_bytes(png_of_picture(item.picture))
-        (root / "data.json").write_text(json.dumps(_data(document, words)), encoding="utf-8")
-        template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
+        for name, content in pictures.picture_files(document, _widths(document)).items():
+            (root / name).write_bytes(content)
+        # Blocks of lists are written by their fields.
+        (root / "data.json").write_text(json.dumps(data, default=vars), encoding="utf-8")
         (root / "report.typ").write_text(template, encoding="utf-8")
         compiled, warnings = typst.compile_with_warnings(
             str(root / "report.typ"),
             root=str(root),
-            font_paths=[str(font_folder())],
+            font_paths=[str(pictures.font_folder())],
             # The reader's fonts only where ours cannot show an author's name: they make other bytes.
-            ignore_system_fonts=not (document.origin and lacks_glyphs(document)),
+            ignore_system_fonts=not (document.origin and pictures.lacks_glyphs(document)),
             timestamp=0,
         )
     # To typst a missing font is only a warning; a reader would see boxes.
@@ -78,138 +64,68 @@ def pdf_of(document: Document) -> bytes:
     return pdf
 
 
-def _data(document: Document, words: Words) -> dict[str, Any]:
-    labels = Labels(document, words)
-    return {
-        "title": document.title,
-        "subtitle": document.subtitle,
-        "byline": document.byline,
-        "origin": document.origin,
-        "lang": document.lang,
-        "font": FAMILY,
-        "mono": MONO,
-        "mark_width": 19 if words.language.is_cjk else 24,
-        "footer": document.made_by,
-        "evidence": words("evidence"),
-        "page": words.template("page"),
-        "notices": [_notice(notice, words) for notice in document.notices],
-        "sections": [_section(section, words, labels) for section in document.sections],
-    }
-
-
 def _widths(document: Document) -> dict[str, int]:
     """Of the charts that stand beside others."""
     sections = (inner for section in document.sections for inner in section.with_inner())
     groups = (group for one in sections for is_chart, group in chart_groups(one.blocks) if is_chart)
     charts = (block for group in groups if len(group) > 1 for block in group)
-    return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, Figure)}
+    return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, blocks.Figure)}
 
 
-def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
-    return {
-        "id": section.id,
-        "title": section.title,
-        "blocks": list(_blocks(section.blocks, words, labels)),
-        "sections": [_section(inner, words, labels) for inner in section.sections],
-    }
-
-
-def _blocks(blocks: tuple[Block, ...], words: Words, labels: Labels) -> Iterator[dict[str, Any]]:
+def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[str, Any]:
     """Neighbouring charts are laid out together."""
-    for is_chart, group in chart_groups(blocks):
+    found: list[dict[str, Any]] = []
+    for is_chart, group in chart_groups(section.blocks):
         values = [_block(block, words, labels) for block in group]
-        yield from [{"kind": "figures", "figures": values}] if is_chart else values
+        found += [{"kind": "Figures", "figures": values}] if is_chart else values
+    inner = [_section(one, words, labels) for one in section.sections]
+    return {**vars(section), "blocks": found, "sections": inner}
 
 
-def _block(block: Block, words: Words, labels: Labels) -> dict[str, Any]:
+def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[str, Any]:
+    """Its fields by their names, and what the page needs beside them."""
+    values: dict[str, Any] = {**vars(block), "kind": type(block).__name__}
+    if isinstance(block, Table | blocks.Figure | blocks.Drawing | blocks.Gallery):
+        values["label"] = labels.of(block)
     match block:
-        case Paragraph(text):
-            return {"kind": "paragraph", "text": text}
-        case Notice():
-            return _notice(block, words)
-        case Bullets(items):
-            return {"kind": "bullets", "items": [dict(vars(item)) for item in items]}
-        case Statements(items, is_lead):
-            values = [dict(vars(item)) for item in items]
-            return {"kind": "statements", "items": values, "is_lead": is_lead}
+        case blocks.Notice():
+            values["label"] = words(f"{block.tone}_mark") + words("colon")
         case Table():
-            return _table(block, words, labels)
-        case Figure() | Drawing():
-            return _picture(block, labels)
-        case Gallery():
-            return _gallery(block, labels)
-        case Listing(caption, text, _, is_folded):
-            size = _fitting_pt(text) if is_folded else LISTING_PT
-            return {"kind": "listing", "caption": caption, "text": text, "size": size}
-        case OwnText(label, parts):
-            return {"kind": "own", "label": label, "parts": [dict(vars(part)) for part in parts]}
-
-
-def _fitting_pt(text: str) -> float:
-    """The size of letters at which the longest line of a listing fits the page."""
-    longest = max(map(len, text.splitlines()), default=0)
-    return min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
-
-
-def _notice(notice: Notice, words: Words) -> dict[str, Any]:
-    label = words(f"{notice.tone}_mark") + words("colon")
-    return {"kind": "notice", "tone": notice.tone, "label": label, "text": notice.text}
-
-
-def _picture(block: Figure | Drawing, labels: Labels) -> dict[str, Any]:
-    picture: dict[str, Any] = {
-        "kind": "drawing",
-        "label": labels.of(block),
-        "caption": block.caption,
-        "alt": block.alt,
-        "note": block.note,
-        "path": f"{block.id}.svg",
-    }
-    if isinstance(block, Drawing):
-        width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
-        picture["percent"] = 100 * width / FULL_WIDTH
-    return picture
-
-
-def _gallery(block: Gallery, labels: Labels) -> dict[str, Any]:
-    items = [
-        {"path": _file_of(block, number), "alt": one.alt, "text": one.text, "remark": one.remark}
-        for number, one in enumerate(block.items)
-    ]
-    facts = {"label": labels.of(block), "caption": block.caption, "note": block.note}
-    return {"kind": "gallery", "items": items, **facts}
-
-
-def _file_of(gallery: Gallery, number: int) -> str:
-    return f"{gallery.id}-{number}.png"
-
-
-def _table(block: Table, words: Words, labels: Labels) -> dict[str, Any]:
-    return {
-        "kind": "table",
-        "label": labels.of(block),
-        "caption": block.caption,
-        "columns": [
-            {"heading": _heading(column.heading, block), "is_number": column.is_number}
-            for column in block.columns
-        ],
-        "flexible": _flexible(block),
-        "rows": [
-            [
-                {
-                    "text": _text(entry, block),
-                    "mark": entry.mark,
-                    "tone": entry.tone,
-                    "shade": entry.shade,
-                }
-                for entry in row.entries
+            values |= _table(block, words)
+        case blocks.Listing(text=text, is_folded=is_folded):
+            # A folded one in letters so small that its longest line fits the page.
+            longest = max(map(len, text.splitlines()), default=0) if is_folded else 0
+            values["size"] = min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
+        case blocks.Figure():
+            values |= {"path": f"{block.id}.svg", "spec": None}
+        case blocks.Drawing():
+            width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
+            values |= {"path": f"{block.id}.svg", "svg": None, "percent": 100 * width / FULL_WIDTH}
+        case blocks.Gallery():
+            values["items"] = [
+                {**vars(item), "picture": None, "path": pictures.file_of(block, number)}
+                for number, item in enumerate(block.items)
             ]
+    return values
+
+
+def _table(block: Table, words: Words) -> dict[str, Any]:
+    """Headings and texts broken where columns are many, and the column that takes the room left over: the
+    widest that holds no numbers. None of many columns does: they share the room by what they hold."""
+    widths = {
+        number: max((cells(row.entries[number].text) for row in block.shown), default=0)
+        for number, column in enumerate(block.columns)
+        if not column.is_number and len(block.columns) < MANY_COLUMNS
+    }
+    return {
+        "columns": [replace(c, heading=_heading(c.heading, block)) for c in block.columns],
+        "rows": [
+            [replace(entry, text=_text(entry, block), value=None) for entry in row.entries]
             for row in block.shown
         ],
-        "is_code": block.is_code,
-        "is_matrix": block.is_matrix,
+        "flexible": [max(widths, key=lambda number: widths[number])] if widths else [],
         "is_upright": block.has_upright_headings,
-        "note": table_note(block, words),
+        "note": pictures.table_note(block, words),
     }
 
 
@@ -223,22 +139,7 @@ def _heading(text: str, block: Table) -> str:
     return "\n".join(part for line in lines for part in wrap(line, WRAPPED, break_long_words=False))
 
 
-def _flexible(block: Table) -> list[int]:
-    """The column that takes the room left over: the widest one that holds no numbers.
-
-    None of many columns does: they share the room by what they hold.
-    """
-    if len(block.columns) >= MANY_COLUMNS:
-        return []
-    widths = {
-        number: max((cells(row.entries[number].text) for row in block.shown), default=0)
-        for number, column in enumerate(block.columns)
-        if not column.is_number
-    }
-    return [max(widths, key=lambda number: widths[number])] if widths else []
-
-
-def _text(entry: Entry, block: Table) -> str:
+def _text(entry: blocks.Entry, block: Table) -> str:
     """Long names may break where their parts end; `1.93 (0.3%)` in two lines where columns are many."""
     text = "\u200b".join(entry.parts)
     is_pair = entry.value is not None and len(block.columns) > MANY_COLUMNS

@@ -128,16 +128,35 @@ SCALE = 2.0
 CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
 
 
-def pictures(document: Document, widths: Mapping[str, int] | None = None) -> dict[str, str]:
-    """Every chart and drawing as SVG, by its id; `widths` of charts in pixels where they are not the usual.
-    MissingExtraError without vl-convert."""
+def picture_files(
+    document: Document,
+    widths: Mapping[str, int] | None = None,
+    *,
+    in_pixels: bool = False,
+    small_side: int = 1,
+) -> dict[str, bytes]:
+    """Name to content of every picture of a document: `<id>.svg` of charts and drawings, or `<id>.png` in
+    pixels with their glyphs drawn, for readers whose machine lacks the font; `<id>-<number>.png` of the
+    pictures of a gallery. `widths` of charts in pixels where they are not the usual; pictures smaller than
+    `small_side` are made so many times larger. MissingExtraError without vl-convert."""
     widths = widths or {}
-    drawings = {drawing.id: drawing.svg for drawing in document.drawings()}
-    charts = {
-        figure.id: _svg(json.dumps(figure.spec), widths.get(figure.id, WIDTH))
-        for figure in document.figures()
+    svgs = {drawing.id: drawing.svg for drawing in document.drawings()}
+    svgs |= {one.id: picture(one, widths.get(one.id, WIDTH)) for one in document.figures()}
+    files = {
+        f"{name}.png" if in_pixels else f"{name}.svg": png_of(svg) if in_pixels else svg.encode()
+        for name, svg in svgs.items()
     }
-    return drawings | charts
+    for gallery in document.galleries():
+        for number, item in enumerate(gallery.items):
+            side = max(item.picture.height, item.picture.width)
+            scale = max(1, small_side // side)
+            files[file_of(gallery, number)] = png_of_picture(item.picture, scale)
+    return files
+
+
+def file_of(gallery: Gallery, number: int) -> str:
+    """The name of the file of one of its pictures, counted from 0."""
+    return f"{gallery.id}-{number}.png"
 
 
 def picture(figure: Figure, width: int = WIDTH) -> str:

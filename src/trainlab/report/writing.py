@@ -11,7 +11,7 @@ from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import HandIn, answer_sentences, drafted_notes, lab_report_of
+from trainlab.report.lab_report import HandIn, drafted_notes, lab_report_of
 from trainlab.report.markdown import figure_files, markdown_of
 from trainlab.report.pdf import pdf_of
 from trainlab.words import Words
@@ -55,8 +55,7 @@ def document_of(evidence: Evidence, lang: str, hand_in: HandIn | None = None) ->
 
 def draft_notes(evidence: Evidence, lang: str = "en") -> str:
     """A notes file for the author to fill in and edit."""
-    words = Words(lang)
-    return drafted_notes(answer_sentences(data_of(evidence), words), words)
+    return drafted_notes(data_of(evidence), Words(lang))
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
