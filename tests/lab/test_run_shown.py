@@ -14,7 +14,7 @@ from trainlab.lab import Run
 from trainlab.spec import CostSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-VOID = {"img", "br"}
+VOID = {"img", "br", "wbr"}
 
 
 class Balanced(HTMLParser):

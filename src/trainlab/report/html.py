@@ -2,12 +2,13 @@
 
 import base64
 import json
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
-from trainlab.analysis.document import Document, chart_groups
+from trainlab.analysis.document import Block, Document, chart_groups
 from trainlab.extras import import_extra
 from trainlab.record.learning_record import Picture
 from trainlab.report.pictures import Labels, embedded_font, png_of_picture
@@ -23,41 +24,50 @@ CONFIG = config(FONT, "transparent", "currentColor", "currentColor", GRID)
 def html_of(document: Document) -> str:
     """The page. MissingExtraError where Jinja2 or vl-convert is not installed."""
     words = Words(document.lang)
+    charts = {f"chart-{figure.id}": figure.spec for figure in document.figures()}
+    specs = json.dumps(
+        {"config": CONFIG, "charts": charts}, ensure_ascii=False, separators=(",", ":")
+    )
     page: str = (
         _environment()
         .get_template("page.html.j2")
         .render(
+            **_means(words, Labels(document, words).of),
             document=document,
-            words=words,
             lang_tag=words.language.tag,
             generator="trainlab",
             palette=PALETTE if len(document.cells) <= len(PALETTE) else (),
-            label_of=Labels(document, words).of,
-            chart_groups=chart_groups,
-            kind_of=lambda block: type(block).__name__,
-            svg=lambda block: _markup(block.svg),
-            embedded=_embedded,
             style=_markup(_resource("page.css") + embedded_font(document)),
-            charts=_markup(_charts(document)),
+            charts=_markup(_in_script(specs)),
             origin=_markup(_in_script(document.origin)),
-            bundle=_markup(_bundle() if document.figures() else "window.trainlabEmbed = null;"),
+            bundle=_markup(_bundle() if charts else "window.trainlabEmbed = null;"),
             script=_markup(_resource("page.js")),
         )
     )
     return page
 
 
+def blocks_html(blocks: Sequence[Block], words: Words) -> str:
+    """Blocks by themselves, without numbers, for another page; not charts, which need this page's script."""
+    template = _environment().get_template("blocks.html.j2")
+    return str(template.make_module(_means(words, lambda block: "")).blocks(blocks))
+
+
+def _means(words: Words, label_of: Callable[[Any], str]) -> dict[str, Any]:
+    """What the templates of blocks call."""
+    return {
+        "words": words,
+        "label_of": label_of,
+        "chart_groups": chart_groups,
+        "kind_of": lambda block: type(block).__name__,
+        "svg": lambda block: _markup(block.svg),
+        "embedded": _embedded,
+    }
+
+
 def _embedded(picture: Picture) -> str:
     """A small picture inside the page."""
     return f"data:image/png;base64,{base64.b64encode(png_of_picture(picture)).decode()}"
-
-
-def _charts(document: Document) -> str:
-    """The specs as JSON."""
-    charts = {f"chart-{figure.id}": figure.spec for figure in document.figures()}
-    value = {"config": CONFIG, "charts": charts}
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return _in_script(text)
 
 
 def _in_script(text: str) -> str:

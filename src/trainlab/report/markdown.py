@@ -2,23 +2,10 @@
 
 import base64
 import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from trainlab.analysis.document import (
-    Block,
-    Bullets,
-    Document,
-    Drawing,
-    Figure,
-    Gallery,
-    Listing,
-    Notice,
-    OwnText,
-    Paragraph,
-    Section,
-    Statement,
-    Statements,
-    Table,
-)
+from trainlab.analysis import document as blocks
+from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnText, Section, Table
 from trainlab.report.pictures import Labels, file_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
@@ -39,17 +26,15 @@ def markdown_of(document: Document) -> str:
     parts = [f"# {escaped(document.title)}"]
     parts += [f"**{escaped(document.byline)}**"] if document.byline else []
     parts.append(escaped(document.subtitle))
-    parts += [_notice(notice) for notice in document.notices]
+    for notice in document.notices:
+        parts += _block(notice, words, labels)
     for section in document.sections:
         parts += _section(section, 2, words, labels)
     parts += ["---", f"*{escaped(document.made_by)}*"]
-    parts += [origin_comment(document.origin)] if document.origin else []
+    if document.origin:
+        # Not shown by a viewer; in letters that cannot end the comment.
+        parts.append(f"<!-- handed-in {base64.b64encode(document.origin.encode()).decode()} -->")
     return "\n\n".join(parts) + "\n"
-
-
-def origin_comment(origin: str) -> str:
-    """Not shown by a viewer; in letters that cannot end the comment."""
-    return f"<!-- handed-in {base64.b64encode(origin.encode()).decode()} -->"
 
 
 def figure_files(document: Document) -> dict[str, bytes]:
@@ -89,105 +74,100 @@ def _fence(text: str, shortest: int) -> str:
     return "`" * max(shortest, longest + 1)
 
 
-def _section(section: Section, level: int, words: Words, labels: Labels) -> list[str]:
-    parts = [f"{'#' * level} {escaped(section.title)}"]
+def _fenced(text: str, language: str = "") -> str:
+    fence = _fence(text, 3)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _section(section: Section, level: int, words: Words, labels: Labels) -> Iterator[str]:
+    yield f"{'#' * level} {escaped(section.title)}"
     for block in section.blocks:
-        parts += _block(block, words, labels)
+        yield from _block(block, words, labels)
     for inner in section.sections:
-        parts += _section(inner, level + 1, words, labels)
-    return parts
+        yield from _section(inner, level + 1, words, labels)
 
 
-def _block(block: Block, words: Words, labels: Labels) -> list[str]:
+def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
+    """Its paragraphs."""
     match block:
-        case Paragraph(text):
-            return [escaped(text)]
-        case Notice():
-            return [_notice(block)]
-        case Bullets(items):
+        case blocks.Paragraph(text):
+            yield escaped(text)
+        case blocks.Notice(text, tone):
+            yield f"> [!{ALERTS[tone]}]\n> {escaped(text)}"
+        case blocks.Bullets(items):
             colon = words("colon")
-            lines = (f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
-            return ["\n".join(lines)]
-        case Statements(items):
-            return ["\n".join(_statement(item) for item in items)]
-        case Table():
-            return _table(block, words, labels)
-        case Figure() | Drawing() | Gallery():
-            return _picture(block, words, labels)
+            yield "\n".join(f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
+        case blocks.Statements(items):
+            yield "\n".join(map(_statement, items))
         case Listing(caption, text, language, is_folded):
-            fence = _fence(text, 3)
-            if is_folded:
-                summary = f"<details><summary>{escaped(caption)}</summary>"
-                return [summary, f"{fence}{language}\n{text}\n{fence}", "</details>"]
-            return [f"**{escaped(caption)}**", f"{fence}{language}\n{text}\n{fence}"]
+            caption = escaped(caption)
+            yield f"<details><summary>{caption}</summary>" if is_folded else f"**{caption}**"
+            yield _fenced(text, language)
+            yield from ["</details>"] if is_folded else []
         case OwnText():
-            return [_own_text(block)]
+            yield _own_text(block)
+        case _:
+            yield from _labelled(block, words, labels)
+
+
+def _labelled(
+    block: Table | blocks.Figure | blocks.Drawing | Gallery, words: Words, labels: Labels
+) -> Iterator[str]:
+    """The caption of a table stands above it, that of a picture below it."""
+    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
+    match block:
+        case Table():
+            yield from (caption, _table(block))
+            note = table_note(block, words)
+        case Gallery():
+            yield from (_gallery(block), caption)
+            note = block.note
+        case _:
+            yield f"![{escaped(block.alt)}]({FOLDER}/{block.id}.{_suffix(words.lang)})"
+            yield caption + (words("full_stop") + escaped(block.note) if block.note else "")
+            return
+    if note:
+        yield f"*{escaped(note)}*"
 
 
 def _own_text(block: OwnText) -> str:
     """A quotation: what is not trainlab's is set apart on every line."""
     pieces = [f"**{escaped(block.label)}**"]
     for part in block.parts:
-        match part.kind:
-            case "heading":
-                pieces.append(f"**{escaped(part.text)}**")
-            case "item":
-                pieces.append(f"- {escaped(part.text)}")
-            case "code":
-                fence = _fence(part.text, 3)
-                pieces.append(f"{fence}\n{part.text}\n{fence}")
-            case "paragraph":
-                pieces.append(escaped(part.text))
+        frame = {"heading": "**{}**", "item": "- {}"}.get(part.kind, "{}")
+        text = _fenced(part.text) if part.kind == "code" else escaped(part.text)
+        pieces.append(frame.format(text))
     return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
 
 
-def _statement(item: Statement) -> str:
-    text = f"- {escaped(item.text)}"
-    if not item.command:
-        return text
+def _statement(item: blocks.Statement) -> str:
     remark = f" ({escaped(item.remark)})" if item.remark else ""
-    return f"{text} {code(item.command)}{remark}"
+    command = f" {code(item.command)}{remark}" if item.command else ""
+    return f"- {escaped(item.text)}{command}"
 
 
-def _notice(notice: Notice) -> str:
-    return f"> [!{ALERTS[notice.tone]}]\n> {escaped(notice.text)}"
-
-
-def _picture(block: Figure | Drawing | Gallery, words: Words, labels: Labels) -> list[str]:
-    if isinstance(block, Gallery):
-        return _gallery(block, words, labels)
-    path = f"{FOLDER}/{block.id}.{_suffix(words.lang)}"
-    stop = words("full_stop") if block.note else ""
-    caption = f"{words('colon')}{escaped(block.caption)}{stop}{escaped(block.note)}"
-    return [f"![{escaped(block.alt)}]({path})", f"**{labels.of(block)}**{caption}"]
-
-
-def _gallery(block: Gallery, words: Words, labels: Labels) -> list[str]:
+def _gallery(block: Gallery) -> str:
     """A table of pictures with their texts below them."""
-    lines: list[str] = []
+    rows, most = [], min(PER_ROW, len(block.items))
     for first in range(0, len(block.items), PER_ROW):
-        numbers = range(first, min(first + PER_ROW, len(block.items)))
-        empty = [" "] * (PER_ROW - len(numbers)) if first else []
-        shown = [f"![{escaped(block.items[n].alt)}]({FOLDER}/{file_of(block, n)})" for n in numbers]
-        told = [
-            f"{escaped(i.text)}<br>{escaped(i.remark)}"
-            for i in map(block.items.__getitem__, numbers)
-        ]
-        lines.append("| " + " | ".join([*shown, *empty]) + " |")
-        lines += [] if first else ["|" + "|".join([":---:"] * len(shown)) + "|"]
-        lines.append("| " + " | ".join([*told, *empty]) + " |")
-    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
-    note = f"*{escaped(block.note)}*"
-    return ["\n".join(lines), caption, *([note] if block.note else [])]
+        items = block.items[first : first + PER_ROW]
+        paths = (f"{FOLDER}/{file_of(block, first + number)}" for number in range(len(items)))
+        empty = [" "] * (most - len(items))
+        shown = zip(items, paths, strict=True)
+        rows.append([*(f"![{escaped(i.alt)}]({path})" for i, path in shown), *empty])
+        rows.append([*(f"{escaped(i.text)}<br>{escaped(i.remark)}" for i in items), *empty])
+    return _lines(rows, [":---:"] * most)
 
 
-def _table(block: Table, words: Words, labels: Labels) -> list[str]:
-    lines = ["| " + " | ".join(escaped(c.heading) or " " for c in block.columns) + " |"]
-    lines.append("|" + "|".join("---:" if c.is_number else "---" for c in block.columns) + "|")
+def _table(block: Table) -> str:
+    rows = [[escaped(column.heading) or " " for column in block.columns]]
     for row in block.shown:
         first, *rest = (entry.text for entry in row.entries)
-        texts = [code(first) if block.is_code else escaped(first), *map(escaped, rest)]
-        lines.append("| " + " | ".join(texts) + " |")
-    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
-    note = table_note(block, words)
-    return [caption, "\n".join(lines), *([f"*{escaped(note)}*"] if note else [])]
+        rows.append([code(first) if block.is_code else escaped(first), *map(escaped, rest)])
+    return _lines(rows, ["---:" if column.is_number else "---" for column in block.columns])
+
+
+def _lines(rows: Iterable[Sequence[str]], alignments: Sequence[str]) -> str:
+    """The first row stands above the others."""
+    first, *others = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join([first, f"|{'|'.join(alignments)}|", *others])

@@ -3,6 +3,7 @@
 import base64
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -11,16 +12,7 @@ from trainlab.analysis.answer import answer_section, notices
 from trainlab.analysis.charts import COSTS, cost_values
 from trainlab.analysis.cost import cost_table
 from trainlab.analysis.diagnosis import diagnosis_section
-from trainlab.analysis.document import (
-    Block,
-    Figure,
-    Listing,
-    Notice,
-    Paragraph,
-    Row,
-    Statements,
-    Table,
-)
+from trainlab.analysis.document import Block, Figure, Statements, Table
 from trainlab.analysis.factors import cost_figure, metric_figure
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import curve_figure, learn_table
@@ -29,6 +21,7 @@ from trainlab.analysis.overview import trouble_section
 from trainlab.analysis.probes import probe_figures, probed_quantities
 from trainlab.analysis.scripts import script_times, time_table
 from trainlab.errors import MissingExtraError, SpecError
+from trainlab.report.html import blocks_html
 from trainlab.report.pictures import picture
 from trainlab.spec.base import did_you_mean, plain
 from trainlab.words import Words
@@ -62,8 +55,8 @@ def notebook_html(
 ) -> str:
     """The blocks below a title, charts last, side by side; then the report, a link where there is one."""
     charts = [_figure(block, words) for block in blocks if isinstance(block, Figure)]
-    others = [_block(block, words) for block in blocks if not isinstance(block, Figure)]
-    inner = "".join(others) + f'<div class="charts">{"".join(charts)}</div>'
+    others = [_shortened(block, words) for block in blocks if not isinstance(block, Figure)]
+    inner = blocks_html(others, words) + f'<div class="charts">{"".join(charts)}</div>'
     folder = _text(words("run_folder", path=run))
     return (
         f'<div class="trainlab-run" lang="{words.language.tag}"><style>{STYLE}</style>'
@@ -79,51 +72,19 @@ def _report(report: Path | None, words: Words) -> str:
     return f'<a href="{place}" target="_blank">{_text(words("report_link"))}</a>'
 
 
-def _block(block: Block, words: Words) -> str:
+def _shortened(block: Block, words: Words) -> Block:
+    """Of a table the first rows, of the answer the sentences alone: there is no room for more, and no
+    section to lead to."""
     match block:
-        case Notice():
-            mark = f"<b>{_text(words(f'{block.tone}_mark') + words('colon'))}</b>"
-            return f'<p class="{block.tone}">{mark}{_text(block.text)}</p>'
-        case Paragraph():
-            return f"<p>{_text(block.text)}</p>"
-        case Statements():
-            return f"<ul>{''.join(f'<li>{_text(item.text)}</li>' for item in block.items)}</ul>"
-        case Listing():
-            return (
-                f"<details><summary>{_text(block.caption)}</summary>"
-                f"<pre>{_text(block.text)}</pre></details>"
-            )
-        case Table():
-            return _table(block, words)
-        case _:
-            raise AssertionError(block)
-
-
-def _table(table: Table, words: Words) -> str:
-    rows = table.rows[: min(MOST_ROWS, table.num_shown or MOST_ROWS)]
-    numbers = [' class="number"' if column.is_number else "" for column in table.columns]
-    head = "".join(
-        f'<th scope="col"{number}>{_text(column.heading)}</th>'
-        for column, number in zip(table.columns, numbers, strict=True)
-    )
-    body = "".join(_row(row, numbers) for row in rows)
-    left_out = len(table.rows) - len(rows)
-    notes = [table.note, words("and_more", number=left_out) if left_out else ""]
-    note = words.sentences(*notes)
-    return (
-        f"<table><caption>{_text(table.caption)}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        + (f'<p class="note">{_text(note)}</p>' if note else "")
-    )
-
-
-def _row(row: Row, numbers: Sequence[str]) -> str:
-    first, *others = row.entries
-    entries = "".join(
-        f"<td{number}>{_text(entry.text)}</td>"
-        for entry, number in zip(others, numbers[1:], strict=True)
-    )
-    return f'<tr><th scope="row">{_text(first.text)}</th>{entries}</tr>'
+        case Statements(items):
+            told = (replace(item, section=None, command="") for item in items)
+            return replace(block, items=tuple(told))
+        case Table(rows=rows, num_shown=num_shown, note=note):
+            shown = rows[: min(MOST_ROWS, num_shown or MOST_ROWS)]
+            if left_out := len(rows) - len(shown):
+                note = words.sentences(note, words("and_more", number=left_out))
+            return replace(block, rows=shown, num_shown=None, note=note, is_sortable=False)
+    return block
 
 
 def _figure(figure: Figure, words: Words) -> str:
