@@ -48,7 +48,7 @@ def html_of(document: Document) -> str:
 
 
 def blocks_html(blocks: Sequence[Block], words: Words) -> str:
-    """Blocks by themselves, without numbers, for another page; not charts, which need this page's script."""
+    """Blocks by themselves, without numbers, for another page; not charts, which need its script."""
     template = _environment().get_template("blocks.html.j2")
     return str(template.make_module(_means(words, lambda block: "")).blocks(blocks))
 

@@ -12,17 +12,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from trainlab import __version__
+from trainlab.analysis import document
 from trainlab.analysis.answer import answer
-from trainlab.analysis.document import (
-    Block,
-    Document,
-    Listing,
-    OwnPart,
-    OwnText,
-    Paragraph,
-    Section,
-    with_live_links,
-)
+from trainlab.analysis.document import Document, Listing, OwnPart, OwnText, Paragraph, Section
 from trainlab.analysis.finding import RunData, factor_name
 from trainlab.analysis.tables import Field, name, table_of
 from trainlab.errors import SpecError
@@ -209,7 +201,7 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     return replace(
         report,
         byline=" · ".join(byline),
-        sections=with_live_links(sections),
+        sections=document.with_live_links(sections),
         made_by=words("lab_made_by", version=__version__) if own else report.made_by,
         origin=hand_in.origin(report.lang, digests.all),
     )
@@ -230,7 +222,7 @@ def _part(
         for section in report.sections
         if section.id in PARTS[part] or (part == "results" and section.id not in taken)
     ]
-    blocks: list[Block] = list(_purpose(data, words)) if part == "purpose" else []
+    blocks: list[document.Block] = list(_purpose(data, words)) if part == "purpose" else []
     blocks += [own] if own else []
     # A section that is called like the part gives it its blocks rather than a heading of its own.
     blocks += [block for section in inner if section.id == part for block in section.blocks]
@@ -247,7 +239,7 @@ def _part(
     return Section(f"lab-{part}", words(f"lab_{part}"), tuple(blocks), tuple(nested))
 
 
-def _purpose(data: RunData, words: Words) -> Iterator[Block]:
+def _purpose(data: RunData, words: Words) -> Iterator[document.Block]:
     """The question as it was asked, what was varied and how often it was repeated."""
     evidence, study = data.evidence, data.evidence.study
     title = words.builtin(study.title)

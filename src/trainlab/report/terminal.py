@@ -1,6 +1,6 @@
 """Tables and bullets for the terminal: the same values that the other renderers draw."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -8,17 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from trainlab.analysis.document import (
-    Block,
-    Bullet,
-    Bullets,
-    Entry,
-    Mark,
-    Paragraph,
-    Statement,
-    Statements,
-    Table,
-)
+from trainlab.analysis import document as blocks
+from trainlab.analysis.document import Bullets, Mark, Paragraph, Statements, Table
 from trainlab.report.wrapping import wrapped
 from trainlab.words import Words
 
@@ -39,10 +30,10 @@ MARKS: dict[Mark, tuple[str, str]] = {
 }
 
 
-def print_blocks(console: Console, blocks: Iterable[Block | None], words: Words) -> None:
+def print_blocks(console: Console, shown: Iterable[blocks.Block | None], words: Words) -> None:
     """The blocks that a terminal can show, one below the other."""
     console.width = width = max(console.width, NARROWEST)
-    for block in blocks:
+    for block in shown:
         match block:
             case Table():
                 console.print(terminal_table(block, width, words))
@@ -59,7 +50,7 @@ def _broken(text: str, width: int) -> str:
     return "\n".join(line for part in text.split("\n") for line in wrapped(part, width))
 
 
-def _bullets(items: Iterable[Bullet], width: int) -> RichTable:
+def _bullets(items: Iterable[blocks.Bullet], width: int) -> RichTable:
     """A sign before each text; further lines of a text begin below its first."""
     grid = RichTable.grid()
     grid.add_column()
@@ -72,7 +63,7 @@ def _bullets(items: Iterable[Bullet], width: int) -> RichTable:
 
 
 def _print_statements(
-    console: Console, items: Iterable[Statement], width: int, is_lead: bool, words: Words
+    console: Console, items: Iterable[blocks.Statement], width: int, is_lead: bool, words: Words
 ) -> None:
     """A sentence each; the command that would settle it stands on a line of its own, to be copied whole."""
     for number, item in enumerate(items):
@@ -91,23 +82,34 @@ def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
     """Names aligned left, numbers right. Long texts wrap; a table that is too wide goes on below, with its
     first column again. Nothing is cut."""
     numbers = [n for n, c in enumerate(table.columns) if width >= WIDE or not c.is_extra]
-    notes = [table.note] if table.note else []
-    if len(table.shown) < len(table.rows):
-        notes.append(words("and_more", number=len(table.rows) - len(table.shown)))
-    parts = [_rich_table(table, part, width) for part in _parts(table, numbers, width)]
-    note = [Text(_broken(words.sentences(*notes), width), "dim")] if notes else []
-    return Group(Text(table.caption, "italic"), *parts, *note)
+    longest = {
+        number: max((cell_len(row.entries[number].text) for row in table.shown), default=0)
+        for number in numbers
+    }
+    narrowest = {number: _narrowest(table, number, longest[number]) for number in numbers}
 
+    def room(part: Sequence[int]) -> int:
+        """Blanks left on a line if every column is as narrow as it can be."""
+        return width - 1 - sum(narrowest[number] + BETWEEN for number in part)
 
-def _parts(table: Table, numbers: Sequence[int], width: int) -> list[list[int]]:
-    """The columns that fit beside each other, each part led by those that say what a row is about."""
+    # The columns that fit beside each other, each part led by those that say what a row is about.
     lead = _leading(table, numbers)
-    parts: list[list[int]] = [lead]
+    parts = [lead]
     for number in numbers[len(lead) :]:
-        if len(parts[-1]) > len(lead) and _room(table, [*parts[-1], number], width) < 0:
+        if len(parts[-1]) > len(lead) and room([*parts[-1], number]) < 0:
             parts.append(lead)
         parts[-1] = [*parts[-1], number]
-    return parts
+    shown: list[RenderableType] = [Text(table.caption, "italic")]
+    for part in parts:
+        widths, left = {}, max(0, room(part))
+        for number in part:
+            wanted = max(longest[number], cell_len(table.columns[number].heading))
+            widths[number] = narrowest[number] + min(left, wanted - narrowest[number])
+            left -= widths[number] - narrowest[number]
+        shown.append(_rich_table(table, widths))
+    left_out = len(table.rows) - len(table.shown)
+    note = words.sentences(table.note, words("and_more", number=left_out) if left_out else "")
+    return Group(*shown, *([Text(_broken(note, width), "dim")] if note else []))
 
 
 def _leading(table: Table, numbers: Sequence[int]) -> list[int]:
@@ -121,46 +123,30 @@ def _leading(table: Table, numbers: Sequence[int]) -> list[int]:
     return lead
 
 
-def _room(table: Table, numbers: Sequence[int], width: int) -> int:
-    """Blanks left on a line if every column is as narrow as it can be."""
-    return width - 1 - sum(_narrowest(table, number) + BETWEEN for number in numbers)
-
-
-def _narrowest(table: Table, number: int) -> int:
+def _narrowest(table: Table, number: int, longest: int) -> int:
     """Below this width numbers would be broken, or words of the heading; texts may wrap."""
-    column, entries = table.columns[number], _longest_entry(table, number)
+    column = table.columns[number]
     heading = max(map(cell_len, column.heading.split()), default=0)
     is_text = number == 0 or not column.is_number
-    return max(min(entries, NAME_WIDTH) if is_text else entries, min(heading, NAME_WIDTH))
+    return max(min(longest, NAME_WIDTH) if is_text else longest, min(heading, NAME_WIDTH))
 
 
-def _longest_entry(table: Table, number: int) -> int:
-    return max((cell_len(row.entries[number].text) for row in table.shown), default=0)
-
-
-def _rich_table(table: Table, numbers: Sequence[int], width: int) -> RichTable:
-    rich_table, room = (
-        RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0)),
-        _room(table, numbers, width),
-    )
-    widths: list[int] = []
-    for number in numbers:
-        column, narrowest = table.columns[number], _narrowest(table, number)
-        wanted = max(_longest_entry(table, number), cell_len(column.heading))
-        wider = min(max(0, room), wanted - narrowest)
-        room -= wider
-        widths.append(narrowest + wider)
+def _rich_table(table: Table, widths: Mapping[int, int]) -> RichTable:
+    """These columns of it, each so wide."""
+    rich_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for number, width in widths.items():
+        column = table.columns[number]
         rich_table.add_column(
             Text(column.heading),
             justify="right" if column.is_number else "left",
             overflow="fold",
-            width=widths[-1],
+            width=width,
         )
     for row in table.shown:
-        entries = (row.entries[number] for number in numbers)
-        rich_table.add_row(*map(_entry, entries, widths))
+        entries = ((row.entries[number], width) for number, width in widths.items())
+        texts = (
+            Text(_broken(entry.text, width), MARKS[entry.mark][1] if entry.mark else "")
+            for entry, width in entries
+        )
+        rich_table.add_row(*texts)
     return rich_table
-
-
-def _entry(entry: Entry, width: int) -> Text:
-    return Text(_broken(entry.text, width), MARKS[entry.mark][1] if entry.mark is not None else "")
