@@ -37,14 +37,12 @@ def export_run(
         return export_to_server(folder, evidence, lang, tracking_uri)
     if tracking_uri is not None:
         raise SpecError([f"--tracking-uri: is for --to mlflow, but --to is {to}; leave it out"])
-    if to == "perfetto":
-        from trainlab.export.perfetto import check_traces, write_traces
-
-        check_traces(folder, evidence)
     place = folder.export_folder if out is None else out
-    make_folder(place)
     if to == "perfetto":
+        from trainlab.export.perfetto import write_traces
+
         return Exported(write_traces(folder, evidence, place))
+    make_folder(place)
     files: Mapping[str, bytes]
     if to == "latex":
         from trainlab.export.latex import latex_files

@@ -4,12 +4,13 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from trainlab.analysis.evidence import Evidence
 from trainlab.errors import RecordError
-from trainlab.record.files import COPY_AGAIN, read_bytes, replacing
+from trainlab.record.files import COPY_AGAIN, make_folder, read_bytes, replacing
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import AS_OBJECT
@@ -23,39 +24,29 @@ PROCESSES = 1000
 Event = dict[str, Any]
 
 
-def check_traces(folder: RunFolder, evidence: Evidence) -> None:
-    """RecordError where a run has no trace."""
-    if not _traced(folder, evidence):
+def write_traces(folder: RunFolder, evidence: Evidence, out: Path) -> tuple[Path, ...]:
+    """`steps.json.gz`, each trial a process of its own from time 0; `curves.json.gz`, a counter for each
+    metric over the time of training, where anything was trained. RecordError where a run has no trace."""
+    homes = [(trial, folder.trial(trial.id)) for trial in evidence.trials]
+    traced = [trial for trial, home in homes if home.trace_file.exists()]
+    trained = [trial for trial, home in homes if home.curve_file.exists()]
+    if not traced:
         workload = str(evidence.record.study.get("workload", ""))
         named = "WORKLOAD" if workload.endswith(AS_OBJECT) else workload
         remedy = f"profile it and export that run: trainlab profile {named}"
         raise RecordError(f"{folder.path}: has no trace of a profiled step; {remedy}")
-
-
-def write_traces(folder: RunFolder, evidence: Evidence, out: Path) -> tuple[Path, ...]:
-    """`steps.json.gz`, each trial a process of its own from time 0; `curves.json.gz`, a counter for each
-    metric over the time of training, where anything was trained."""
-    traced = _traced(folder, evidence)
-    steps = (
-        event
-        for number, trial in enumerate(traced, 1)
-        for event in _steps(folder.trial(trial.id).trace_file, trial, number)
-    )
-    paths = [_write(out / STEPS, steps)]
-    trained = [trial for trial in evidence.trials if folder.trial(trial.id).curve_file.exists()]
+    make_folder(out)
+    steps = (_steps(folder, trial, number) for number, trial in enumerate(traced, 1))
+    curves = (_counters(folder, trial, number) for number, trial in enumerate(trained, 1))
+    paths = [_write(out / STEPS, chain.from_iterable(steps))]
     if trained:
-        counters = (e for n, t in enumerate(trained, 1) for e in _counters(folder, t, n))
-        paths.append(_write(out / CURVES, counters))
+        paths.append(_write(out / CURVES, chain.from_iterable(curves)))
     return tuple(paths)
 
 
-def _traced(folder: RunFolder, evidence: Evidence) -> list[TrialRecord]:
-    return [trial for trial in evidence.trials if folder.trial(trial.id).trace_file.exists()]
-
-
-def _steps(path: Path, trial: TrialRecord, number: int) -> Iterator[Event]:
+def _steps(folder: RunFolder, trial: TrialRecord, number: int) -> Iterator[Event]:
     """The events of a trace under numbers of its own, from time 0, its processes named by the trial."""
-    events = _read(path)
+    events = _read(folder.trial(trial.id).trace_file)
     title = f"{trial.cell}, {trial.mode}{', trained weights' if trial.weights_of else ''}"
     start = min((float(event["ts"]) for event in events if event.get("ph") == "X"), default=0.0)
     pids: dict[object, int] = {}
@@ -72,15 +63,12 @@ def _steps(path: Path, trial: TrialRecord, number: int) -> Iterator[Event]:
                 moved["id"] = number * FLOW_IDS + event["id"]
             yield moved
     for pid in pids.values():
-        name = names.get(pid, "")
-        yield _meta("process_name", pid, name=f"{title}: {name}" if name else title)
-        yield _meta("process_sort_index", pid, sort_index=pid)
+        yield from _named(pid, ": ".join(filter(None, (title, names.get(pid)))))
 
 
 def _counters(folder: RunFolder, trial: TrialRecord, pid: int) -> Iterator[Event]:
     """The metrics of a learn trial over the seconds of its training."""
-    yield _meta("process_name", pid, name=trial.id)
-    yield _meta("process_sort_index", pid, sort_index=pid)
+    yield from _named(pid, trial.id)
     for line in folder.trial(trial.id).curve():
         within = "step/" if line["kind"] == "step" else ""
         for name, value in line.items():
@@ -89,8 +77,11 @@ def _counters(folder: RunFolder, trial: TrialRecord, pid: int) -> Iterator[Event
                 yield {"ph": "C", "name": within + name, **at, "args": {"value": value}}
 
 
-def _meta(event: str, pid: int, **values: object) -> Event:
-    return {"ph": "M", "name": event, "pid": pid, "tid": 0, "args": values}
+def _named(pid: int, name: str) -> Iterator[Event]:
+    """What a process is called, and its place among the others."""
+    yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+    place = {"sort_index": pid}
+    yield {"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": place}
 
 
 def _read(path: Path) -> list[Event]:

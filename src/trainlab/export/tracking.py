@@ -33,6 +33,8 @@ PATIENCE_S = 3.0
 """For a server to answer at all."""
 MOST_AT_ONCE = 1000
 """Metrics that a server takes in one request."""
+MOST_RUNS = 50_000
+"""That a server lists at once."""
 LONGEST_VALUE = 500
 STATUS = {"done": "FINISHED", "diverged": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 WHOLE = "(run)"
@@ -113,7 +115,7 @@ class _Upload:
         record = evidence.record
         text = "\n".join((record.name, record.created, record.command))
         self._run_id = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self._created_ms = _milliseconds(evidence.record.created)
+        self._created_ms = _milliseconds(record.created)
 
     def all(self, lang: str, uri: str) -> Exported:
         """The whole run, then each of its trials."""
@@ -135,13 +137,8 @@ class _Upload:
     def _there(self) -> dict[str, Any]:
         """The MLflow runs of this run by the trial that each is of."""
         query = f"tags.`trainlab.run` = '{self._run_id}'"
-        found: dict[str, Any] = {}
-        token = None
-        while True:
-            page = self._client.search_runs([self._experiment], query, page_token=token)
-            found |= {run.data.tags.get("trainlab.trial", ""): run for run in page}
-            if not (token := page.token):
-                return found
+        found = self._client.search_runs([self._experiment], query, max_results=MOST_RUNS)
+        return {run.data.tags.get("trainlab.trial", ""): run for run in found}
 
     def _whole(self, run: Any, lang: str) -> str:
         """The run that the trials are below of, with the report and the tables as its artifacts."""
@@ -170,8 +167,7 @@ class _Upload:
         facts = {"cell": trial.cell, "kind": trial.kind, "seed": trial.seed, "state": trial.state}
         tags = self._tags(trial.id) | {f"trainlab.{n}": str(v) for n, v in facts.items()}
         tags["mlflow.parentRunId"] = parent
-        run = self._client.create_run(self._experiment, begun, tags, trial.id)
-        run_id = run.info.run_id
+        run_id = self._client.create_run(self._experiment, begun, tags, trial.id).info.run_id
         param = self._mlflow.entities.Param
         mode = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
         told = {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **mode}
