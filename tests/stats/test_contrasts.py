@@ -109,7 +109,7 @@ def test_studies_without_a_difference_seldom_show_one(cells: int, seeds: int) ->
 
 @pytest.mark.parametrize(("times", "bound"), [(3, 0.08), (10, 0.10)])
 def test_one_noisy_cell_hardly_misleads(times: int, bound: float) -> None:
-    for cells, noisy, seeds in ((3, 0, 3), (3, 1, 8), (7, 0, 16), (7, 1, 3)):
+    for cells, noisy, seeds in ((3, 0, 3), (3, 1, 8), (7, 1, 3)):
         values = np.random.default_rng(seeds).standard_normal((STUDIES, cells, seeds))
         values[:, noisy] *= times
         assert called_different(values) <= at_most(bound), (cells, noisy, seeds)

@@ -35,7 +35,7 @@ def power_of(differences: Floats, like: Floats, num_seeds: int) -> Floats:
 
 def test_what_is_said_to_be_found_is_found_in_four_of_five_studies_of_the_same_noise() -> None:
     """Within what rounding the noise and a wide interval add."""
-    for values in studies(3):
+    for values in studies(2):
         found = compared(values)
         said = np.array([one.detectable for one in found])
         power = power_of(said, values, 3)
