@@ -1,7 +1,6 @@
 """The command as a user meets it: its output, its exit code; in a process of its own where that matters."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,18 +16,18 @@ from trainlab.execute.signals import signals_interrupt
 TRAINLAB = [sys.executable, "-m", "trainlab"]
 
 
-def in_process(*words: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "200", **variables}
-    return subprocess.run(
-        [*TRAINLAB, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True
-    )
+def rewritten(file: Path, old: str, new: str) -> str:
+    """A workload file with something else in it, and the workload in it."""
+    file.write_text(file.read_text().replace(old, new))
+    return f"{file}:tiny"
 
 
 @pytest.mark.slow
 def test_json_prints_one_object_on_stdout_and_nothing_else(tmp_path: Path, tiny_file: Path) -> None:
     """In a process of its own; also where the user's code prints."""
-    tiny_file.write_text(tiny_file.read_text() + "\nprint('hello from my file')\n")
-    done = in_process("run", f"{tiny_file}:tiny", "--json", "--seed", "1,2", cwd=tmp_path)
+    own = rewritten(tiny_file, "import torch,", "print('hello from my file')\nimport torch,")
+    words = [*TRAINLAB, "run", own, "--json", "--seed", "1,2"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [trial["state"] for trial in told["trials"]] == ["done", "done"]
@@ -38,13 +37,11 @@ def test_json_prints_one_object_on_stdout_and_nothing_else(tmp_path: Path, tiny_
 
 def test_a_metric_of_the_users_own_is_shown(trainlab: Verb, tiny_file: Path) -> None:
     metric = "metrics={'mae': lambda o, t: (o[:, 1] - t).abs()}, defaults="
-    tiny_file.write_text(tiny_file.read_text().replace("defaults=", metric))
-    words = ["run", f"{tiny_file}:tiny", "--no-tensorboard"]
-    shown = trainlab(*words, COLUMNS="50").stdout
+    own = rewritten(tiny_file, "defaults=", metric)
+    shown = trainlab("run", own, "--no-tensorboard", COLUMNS="50").stdout
     assert "mae" in shown
-    assert "accuracy" not in shown
-    assert "…" not in shown
-    assert "trainlab board" not in shown
+    for left_out in ("accuracy", "…", "trainlab board"):
+        assert left_out not in shown
 
 
 def test_quiet_prints_only_the_run_folder(trainlab: Verb, tiny_file: Path) -> None:
@@ -52,83 +49,64 @@ def test_quiet_prints_only_the_run_folder(trainlab: Verb, tiny_file: Path) -> No
     assert (done.stdout, done.stderr) == ("here\n", "")
 
 
-def test_a_run_shows_its_epochs_its_data_and_its_folder(trainlab: Verb) -> None:
-    words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1", "--out", "r"]
-    done = trainlab(*words)
+def test_a_run_shows_its_epochs_its_folder_and_that_its_data_is_a_subset_and_why(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    words = ["run", "fashion-mlp", "--train-samples", "300", "--epochs", "1", "--out", "r"]
+    done = trainlab(*words, TRAINLAB_CACHE=str(tmp_path / "none"))
     assert "fashion-mlp epoch 1/1: train loss" in done.stderr
     for told in (
-        "accuracy",
-        "subset of fashion-mnist (bundled), 6,000 training",
-        "Run folder: r",
-        "trainlab report r",
+        *("accuracy", "subset of fashion-mnist (bundled), 300 training", "TRAINLAB_OFFLINE is set"),
+        *("Run folder: r", "trainlab report r"),
     ):
         assert told in done.stdout
 
 
-def test_a_subset_used_for_want_of_the_full_set_is_said_with_the_reason(
-    trainlab: Verb, tmp_path: Path
-) -> None:
-    done = trainlab("run", "fashion-mlp", "--epochs", "1", TRAINLAB_CACHE=str(tmp_path / "none"))
-    assert "subset of fashion-mnist (bundled)" in done.stdout
-    assert "TRAINLAB_OFFLINE is set" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
+def test_data_that_cannot_be_had_is_one_line(trainlab: Verb, tiny_file: Path) -> None:
+    start, sound = "def data(choice):", tiny_file.read_text()
+    for data, told in (
         ("raise ValueError('no such file')", "tiny: data raised ValueError: no such file"),
         ("return None", "tiny: data gave None (is `return` missing?), must be trainlab.Dataset"),
-    ],
-)
-def test_data_that_cannot_be_had_is_one_line(
-    data: str, told: str, trainlab: Verb, tiny_file: Path
-) -> None:
-    tiny_file.write_text(
-        tiny_file.read_text().replace("def data(choice):", f"def data(choice):\n    {data}")
-    )
-    assert told in trainlab("run", f"{tiny_file}:tiny", code=2).stderr
-    assert told in trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
+    ):
+        tiny_file.write_text(sound)
+        own = rewritten(tiny_file, start, f"{start}\n    {data}")
+        for verb in ("run", "probes"):
+            assert told in trainlab(verb, own, code=2).stderr
 
 
 def test_a_broken_model_fails_its_trials_with_probes_and_without(
     trainlab: Verb, tiny_file: Path
 ) -> None:
-    tiny_file.write_text(
-        tiny_file.read_text().replace("nn.Linear(8, hidden)", "nn.Linear(7, hidden)")
-    )
+    own = rewritten(tiny_file, "nn.Linear(8, hidden)", "nn.Linear(7, hidden)")
     for words in ([], ["--probe", "0:activation:norm"]):
-        done = trainlab("run", f"{tiny_file}:tiny", *words, code=2)
+        done = trainlab("run", own, *words, code=2)
         assert "seed 1: failed: RuntimeError: mat1 and mat2 shapes" in done.stdout
-    stderr = trainlab("probes", f"{tiny_file}:tiny", code=2).stderr
     told = "own_work.py:15: model, in layer 0 (Linear) raised RuntimeError: mat1"
-    assert f"tiny: cannot run a batch: {told}" in stderr
+    assert f"tiny: cannot run a batch: {told}" in trainlab("probes", own, code=2).stderr
 
 
 def test_a_trial_that_fails_by_the_users_code_is_told_and_exit_code_2(
     trainlab: Verb, tmp_path: Path, tiny_file: Path
 ) -> None:
-    tiny_file.write_text(
-        tiny_file.read_text().replace("nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
-    )
-    words = ["run", f"{tiny_file}:tiny", "--out", "r", "--device", "cpu"]
-    done = trainlab(*words, code=2)
+    own = rewritten(tiny_file, "nn.Linear(hidden, 2)", "nn.Linear(hidden, 1)")
+    done = trainlab("run", own, "--out", "r", "--device", "cpu", code=2)
     assert "seed 1: failed: IndexError" in done.stdout
     record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
     assert "Traceback" in record["error"]["traceback"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_interrupt_and_do_what_they_did_before_afterwards(number: signal.Signals) -> None:
-    before = signal.signal(number, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt), signals_interrupt():
-            signal.raise_signal(number)
-        assert signal.getsignal(number) is signal.default_int_handler
-        signal.signal(number, signal.SIG_IGN)
-        with signals_interrupt():
-            signal.raise_signal(number)
-    finally:
-        signal.signal(number, before)
+def test_signals_interrupt_and_do_what_they_did_before_afterwards() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        before = signal.signal(number, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt), signals_interrupt():
+                signal.raise_signal(number)
+            assert signal.getsignal(number) is signal.default_int_handler
+            signal.signal(number, signal.SIG_IGN)
+            with signals_interrupt():
+                signal.raise_signal(number)
+        finally:
+            signal.signal(number, before)
 
 
 @pytest.mark.slow
@@ -216,8 +194,8 @@ def test_env_tells_the_machine_for_people_and_for_programs(trainlab: Verb) -> No
     assert record["packages"]["torch"] == torch.__version__
 
 
-def test_version_and_workloads(tmp_path: Path) -> None:
-    assert in_process("--version", cwd=tmp_path).stdout.startswith("trainlab 0.")
-    shown = in_process("workloads", cwd=tmp_path).stdout
+def test_version_and_workloads(trainlab: Verb) -> None:
+    assert trainlab("--version").stdout.startswith("trainlab 0.")
+    shown = trainlab("workloads").stdout
     assert "mnist-cnn" in shown
     assert "fashion-mlp" in shown
