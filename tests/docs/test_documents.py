@@ -12,7 +12,6 @@ from pages import (
     LANGUAGES,
     PAGES,
     ROOT,
-    Command,
     anchors,
     blocks,
     commands,
@@ -26,15 +25,12 @@ from small import NOT_RUN
 from torchless import Torchless
 from trainlab.cli import VERBS, verb_called
 
-ALL_COMMANDS = [command for page in PAGES for block in blocks(page) for command in commands(block)]
-BY_PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+ALL_BLOCKS = [block for page in PAGES for block in blocks(page)]
+ALL_COMMANDS = [command for block in ALL_BLOCKS for command in commands(block)]
 PROGRAMS = ("trainlab", "make", "docker", "source", "python", "pip")
 
-OPTIONS_OF_OTHERS = {
-    "--max-restarts": "torchrun",
-    "--logdir": "tensorboard",
-}
-"""In backticks, and not ours."""
+OPTIONS_OF_OTHERS = {"--max-restarts", "--logdir"}
+"""In backticks, and torchrun's and TensorBoard's."""
 
 
 @cache
@@ -59,21 +55,22 @@ def unknown_options(words: list[str]) -> Iterator[str]:
             yield f"{verb or 'trainlab'}: {option}"
 
 
-@BY_PAGE
-def test_every_block_says_what_it_is(page: Path) -> None:
-    for block in blocks(page):
+def test_every_block_says_what_it_is() -> None:
+    for block in ALL_BLOCKS:
         assert block.language in LANGUAGES, f"{block.place}: {block.language!r}"
         if block.language == "text":
             lines = block.text.splitlines()
             typed = [line for line in lines if re.match(r"(\$ )?(trainlab|make) [a-z]", line)]
             assert not typed, f"{block.place}: a command in a block that is not run"
+        if block.language == "toml":
+            assert tomllib.loads(block.text), block.place
 
 
-@pytest.mark.parametrize("command", ALL_COMMANDS, ids=lambda command: command.place)
-def test_a_command_names_a_program_that_is_known(command: Command) -> None:
-    assert command.words[0] in PROGRAMS, f"{command.place}: {command.text}"
-    if command.words[0] == "trainlab":
-        assert list(unknown_options(list(command.words[1:]))) == [], command.place
+def test_a_command_names_a_program_that_is_known() -> None:
+    for command in ALL_COMMANDS:
+        assert command.words[0] in PROGRAMS, f"{command.place}: {command.text}"
+        if command.words[0] == "trainlab":
+            assert list(unknown_options(list(command.words[1:]))) == [], command.place
 
 
 @pytest.mark.slow
@@ -104,10 +101,9 @@ def test_make_knows_every_target() -> None:
         assert done.returncode == 0, done.stderr
 
 
-@BY_PAGE
-def test_options_in_backticks_exist(page: Path) -> None:
+def test_options_in_backticks_exist() -> None:
     everywhere = {option for verb in VERBS for option in options_of(verb)} | {"--version"}
-    for code in inline_code(page):
+    for code in (code for page in PAGES for code in inline_code(page)):
         if code.startswith("trainlab ") and "\\" not in code:
             words = list(words_of(code))
             told = list(unknown_options([word.strip("[]") for word in words[1:]]))
@@ -115,13 +111,16 @@ def test_options_in_backticks_exist(page: Path) -> None:
             assert words[1] in (*VERBS, "--help", "--version", "…"), code
         elif not code.startswith(("python ", "pip ", "docker ", "tensorboard ")):
             named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code))
-            assert named <= everywhere | OPTIONS_OF_OTHERS.keys(), code
+            assert named <= everywhere | OPTIONS_OF_OTHERS, code
 
 
 def test_a_wrong_option_would_be_seen() -> None:
-    assert list(unknown_options(["run", "mnist-lab", "--sedes", "3"])) == ["run: --sedes"]
-    assert list(unknown_options(["show", "RUN", "--vary", "lr=1"])) == ["show: --vary"]
-    assert list(unknown_options(["run", "mnist-lab", "--no-zero-grad"])) == []
+    for line, told in (
+        ("run mnist-lab --sedes 3", ["run: --sedes"]),
+        ("show RUN --vary lr=1", ["show: --vary"]),
+        ("run mnist-lab --no-zero-grad", []),
+    ):
+        assert list(unknown_options(line.split())) == told
 
 
 def test_what_is_not_run_is_still_in_the_documents() -> None:
@@ -129,23 +128,13 @@ def test_what_is_not_run_is_still_in_the_documents() -> None:
     assert NOT_RUN.keys() - shown == set()
 
 
-@BY_PAGE
-def test_study_files_are_toml(page: Path) -> None:
-    for block in blocks(page):
-        if block.language == "toml":
-            assert tomllib.loads(block.text), block.place
-
-
-@BY_PAGE
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in links(page):
-        name, _, anchor = target.partition("#")
-        there = (page.parent / name) if name else page
-        assert there.exists(), f"{page.name}: {target}"
-        if anchor:
-            assert anchor in anchors(there), f"{page.name}: {target}"
-
-
-def test_the_readme_leads_to_every_page() -> None:
+def test_links_lead_somewhere_and_from_the_readme_to_every_page() -> None:
     reached = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
     assert {page for page in PAGES if page != ROOT / "README.md"} <= reached
+    for page in PAGES:
+        for target in links(page):
+            name, _, anchor = target.partition("#")
+            there = (page.parent / name) if name else page
+            assert there.exists(), f"{page.name}: {target}"
+            if anchor:
+                assert anchor in anchors(there), f"{page.name}: {target}"
