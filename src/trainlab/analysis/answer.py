@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
-from trainlab.analysis.charts import cost_values
 from trainlab.analysis.cold_start import cold_start
+from trainlab.analysis.cost import cost_figure
 from trainlab.analysis.document import (
     Block,
     Figure,
@@ -23,7 +23,7 @@ from trainlab.analysis.document import (
     Statements,
 )
 from trainlab.analysis.evidence import ENDED_WELL, Evidence, grouped
-from trainlab.analysis.factors import EFFECTS, NO_RESET, cost_figure, metric_figure
+from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import (
     Finding,
     RunData,
@@ -715,9 +715,9 @@ def answer_section(data: RunData, words: Words) -> Section:
 
 def _chart(data: RunData, found: Answer, words: Words) -> Figure | None:
     """The chart that shows what the first sentence says."""
-    values = cost_values(data.evidence, "sample_us")
-    if found.is_about_cost and values is not None:
-        return cost_figure(values, words)
+    cost = cost_figure(data.evidence, "sample_us", words) if found.is_about_cost else None
+    if cost is not None:
+        return cost
     for metric in compared_metrics(data.evidence)[:1]:
         if len(data.evidence.cells) > 1:
             return metric_figure(data, metric, words)

@@ -8,17 +8,13 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainlab.analysis.document import Figure
 from trainlab.analysis.evidence import Evidence, level_of
 from trainlab.analysis.finding import MOST_CELLS, factor_name
-from trainlab.analysis.measurement import MODES, Estimate
-from trainlab.analysis.metrics import limits_of
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text
-from trainlab.stats.means import mean_of
 from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, percent
 
@@ -236,103 +232,41 @@ def cut_band(low: float, high: float, bottom: float, top: float) -> Spec:
 
 # Dots: one quantity over cells.
 
-COSTS = ("step_ms", "sample_us", "epoch_s", "samples_per_s")
-"""Quantities of a cost summary that are drawn over cells."""
 MODE_COLOURS = (PALETTE[6], PALETTE[7])
 """Not the colours of settings, which stand on the same page."""
 CELL_AXIS = {"labelLimit": 170, "ticks": False, "domain": False}
 
 
-@dataclass(frozen=True)
-class CellValue:
-    """The value of one cell, and its interval where there is one."""
-
-    cell: str
-    mode: str | None
-    value: float
-    low: float | None = None
-    high: float | None = None
+def dot(
+    cell: str, mode: str, x: float, ends: Sequence[float | None] = (None, None), kind: str = "mean"
+) -> Spec:
+    """The row of a cell's value and its interval; of kind `one`, of the value of a single seed."""
+    return {"cell": cell, "mode": mode, "x": x, "low": ends[0], "high": ends[1], "kind": kind}
 
 
-@dataclass(frozen=True)
-class CellValues:
-    """One quantity over cells: `step_ms`, `peak_mib`, or a metric."""
-
-    quantity: str
-    values: tuple[CellValue, ...]
-    seed_values: tuple[tuple[str, float], ...] = ()
-    """Cell and value of each seed."""
-    num_left_out: int = 0
-    """Cells beyond those drawn."""
-
-
-def metric_values(evidence: Evidence, metric: str) -> CellValues | None:
-    """Where each cell ended: the mean over seeds and the value of every seed."""
-    values, seed_values = [], []
-    for cell in evidence.cells:
-        by_seed = list(evidence.values(cell.id, metric).values())
-        if (mean := mean_of(by_seed, limits_of(metric, by_seed))) is not None:
-            values.append(CellValue(cell.id, None, mean.value, *mean.ends))
-            seed_values += [(cell.id, value) for value in by_seed if math.isfinite(value)]
-    return _first_cells(metric, values, seed_values)
-
-
-def cost_values(evidence: Evidence, quantity: str) -> CellValues | None:
-    """One of COSTS, or `peak_mib`, of every cell, by mode."""
-    values = []
-    for one in (one for mode in MODES for one in evidence.measured_in(mode)):
-        cell, mode = one.trial.cell, one.summary.mode
-        if quantity in COSTS:
-            cost: Estimate = getattr(one.summary, quantity)
-            values.append(CellValue(cell, mode, cost.value, cost.low, cost.high))
-        elif one.peak_mib is not None:
-            values.append(CellValue(cell, mode, one.peak_mib))
-    return _first_cells(quantity, values)
-
-
-def _first_cells(
-    quantity: str, values: Sequence[CellValue], seed_values: Sequence[tuple[str, float]] = ()
-) -> CellValues | None:
-    """The values of the first MOST_CELLS cells; None where there are no values."""
-    cells = list(dict.fromkeys(value.cell for value in values))
+def first_cells(rows: Sequence[Spec]) -> tuple[list[Spec], int]:
+    """The rows of the first MOST_CELLS cells, and how many cells that leaves out."""
+    cells = list(dict.fromkeys(row["cell"] for row in rows))
     drawn = set(cells[:MOST_CELLS])
-    kept = tuple(value for value in values if value.cell in drawn)
-    seeds = tuple((cell, value) for cell, value in seed_values if cell in drawn)
-    return CellValues(quantity, kept, seeds, len(cells) - len(drawn)) if values else None
+    return [row for row in rows if row["cell"] in drawn], len(cells) - len(drawn)
 
 
 def dot_chart(
-    cell_values: CellValues, title: str, words: Words, *, is_by_run: bool = False
+    name: str, title: str, rows: Sequence[Spec], words: Words, mode_title: str = "mode"
 ) -> Spec:
-    """A dot per cell with its interval, and a faint tick per seed; by mode, or by run."""
-    values, mode_name = cell_values.values, str if is_by_run else words.mode
-    modes = list(dict.fromkeys(mode_name(one.mode) for one in values if one.mode is not None))
-    cells = list(dict.fromkeys(one.cell for one in values))
-    scale = 100 if is_share(cell_values.quantity) else 1
-    rows: list[Spec] = [
-        {
-            "cell": one.cell,
-            "mode": "" if one.mode is None else mode_name(one.mode),
-            "x": scale * one.value,
-            "low": None if one.low is None else scale * one.low,
-            "high": None if one.high is None else scale * one.high,
-            "kind": "mean",
-        }
-        for one in values
-    ]
-    seeds: list[Spec] = [
-        {"cell": cell, "mode": "", "x": scale * value, "kind": "one"}
-        for cell, value in cell_values.seed_values
-    ]
-    x = quantity("x", title, scale=_dot_axis(cell_values.quantity, rows, seeds))
+    """A dot per cell with its interval, and a faint tick per seed; by mode, or by what `mode_title` is the
+    key of. `name` is that of a cost or a metric."""
+    means, seeds = ([row for row in rows if row["kind"] == kind] for kind in ("mean", "one"))
+    modes = list(dict.fromkeys(row["mode"] for row in means))
+    cells = list(dict.fromkeys(row["cell"] for row in means))
+    x = quantity("x", title, scale=_dot_axis(name, means, seeds))
     place = {"y": nominal("cell", None, cells, {**CELL_AXIS, "grid": True})}
     hover: Hover = [("cell", words("cell"), None)]
     seed_hover = [*hover, ("x", title, ",.4~r")]
     if len(modes) > 1:
-        mode_title = words("run" if is_by_run else "mode")
         place["yOffset"] = {"field": "mode", "type": "nominal", "sort": modes}
-        place["color"] = colour("mode", modes, mode_title, MODE_COLOURS)
-        hover.append(("mode", mode_title, None))
+        place["color"] = colour("mode", modes, words(mode_title), MODE_COLOURS)
+        hover.append(("mode", words(mode_title), None))
     hover += [("x", title, ",.4~r"), *interval_hover(words, ",.4~r")]
     intervals = {
         "transform": [of_kind("mean"), {"filter": "isValid(datum.low)"}],
@@ -344,13 +278,13 @@ def dot_chart(
         "mark": {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]},
         "encoding": {**place, "x": x, "tooltip": tooltip(seed_hover)},
     }
-    means = {
+    dots = {
         "transform": [of_kind("mean")],
         "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": PALETTE[0]},
         "encoding": {**place, "x": x, "tooltip": tooltip(hover)},
     }
-    layers = [intervals, *([ticks] if seeds else []), means]
-    return chart([*rows, *seeds], layers, 24 + len(cells) * (10 + 16 * max(1, len(modes))))
+    layers = [intervals, *([ticks] if seeds else []), dots]
+    return chart([*means, *seeds], layers, 24 + len(cells) * (10 + 16 * len(modes)))
 
 
 def _dot_axis(name: str, rows: Sequence[Spec], seeds: Sequence[Spec]) -> Spec:

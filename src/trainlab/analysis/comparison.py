@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.analysis import document, factors
+from trainlab.analysis import charts, document, factors
 from trainlab.analysis.answer import notices, size_text
-from trainlab.analysis.charts import CellValue, CellValues, dot_chart
-from trainlab.analysis.cost import ratios_between
+from trainlab.analysis.cost import MOST_VALUES, ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -423,23 +422,21 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
     figures = []
     for subject in dict.fromkeys(pair.subject for pair in costs):
         pairs = [pair for pair in costs if pair.subject == subject]
-        values = [
-            CellValue(pair.cell, run, value)
+        dots = [
+            charts.dot(pair.cell, run, value)
             for pair in pairs
             for run, value in (("A", pair.a), ("B", pair.b))
         ]
         title = factors.subject_text(subject, words)
         told = words.listed(
-            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}"
-            for pair in pairs[: factors.MOST_VALUES]
+            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
         )
-        drawn = CellValues(subject.replace("/", "_"), tuple(values))
         figures.append(
             Figure(
                 id=document.figure_id("beside", subject.replace("_", "-")),
                 caption=title,
                 alt=words("final_alt", metric=title, values=told),
-                spec=dot_chart(drawn, title, words, is_by_run=True),
+                spec=charts.dot_chart(subject.replace("/", "_"), title, dots, words, "run"),
             )
         )
     return figures

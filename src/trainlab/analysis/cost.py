@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from trainlab.analysis import scaling
-from trainlab.analysis.charts import Bars, bar_figure
-from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
+from trainlab.analysis.charts import Bars, bar_figure, dot, dot_chart, first_cells
+from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence, trial_confounds
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
 from trainlab.analysis.measurement import (
@@ -37,6 +37,11 @@ MOST_WARNINGS = 50
 """Rows shown at first; the files have them all."""
 STEP_DIGITS = 4
 """Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
+
+COSTS = ("step_ms", "sample_us", "epoch_s", "samples_per_s")
+"""Quantities of a cost summary that are drawn over cells."""
+MOST_VALUES = 24
+"""Values of a chart that its alt text lists."""
 
 MeasuredPair = tuple[Measurement, Measurement]
 
@@ -409,6 +414,32 @@ def warning_text(measurement: Measurement, words: Words) -> str | None:
         return None
     why = words.warning(unstable.reason, unstable.value)
     return words("unstable_line", off_by=percent(unstable.off_by), why=why)
+
+
+def cost_figure(evidence: Evidence, quantity: str, words: Words) -> Figure | None:
+    """One of COSTS, or `peak_mib`, of every cell, by mode; None where it was not measured."""
+    rows = []
+    for one in (one for mode in MODES for one in evidence.measured_in(mode)):
+        cell, mode = one.trial.cell, words.mode(one.summary.mode)
+        if quantity in COSTS:
+            cost: Estimate = getattr(one.summary, quantity)
+            rows.append(dot(cell, mode, cost.value, (cost.low, cost.high)))
+        elif one.peak_mib is not None:
+            rows.append(dot(cell, mode, one.peak_mib))
+    if not rows:
+        return None
+    rows, left_out = first_cells(rows)
+    told = (f"{row['cell']} {row['mode']}: {figure(row['x'])}" for row in rows[:MOST_VALUES])
+    notes = [words("memory_dots_note" if quantity == "peak_mib" else "cost_dots_note")]
+    notes += [words("left_out", number=left_out)] if left_out else []
+    alt = words("final_alt", metric=words(quantity), values=words.listed(told))
+    return Figure(
+        id=f"cost-{quantity.replace('_', '-')}",
+        caption=words(f"{quantity}_caption"),
+        alt=words.tidy(alt),
+        spec=dot_chart(quantity, words(quantity), rows, words),
+        note=words.sentences(*notes),
+    )
 
 
 def phase_bars(evidence: Evidence, mode: str) -> Bars:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trainlab.analysis.charts import COSTS, CellValues, cost_values, dot_chart, metric_values
-from trainlab.analysis.cost import cost_table
+from trainlab.analysis import charts
+from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, grouped, trial_confounds
 from trainlab.analysis.finding import (
@@ -50,7 +50,7 @@ from trainlab.analysis.tables import (
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
-from trainlab.stats.means import Interval, lack_of_fit, superiority
+from trainlab.stats.means import Interval, lack_of_fit, mean_of, superiority
 from trainlab.stats.verdict import (
     FEWEST_SEEDS,
     ROUNDING,
@@ -65,8 +65,6 @@ from trainlab.words.numbers import figure, is_share, metric_difference, metric_v
 
 WIDE_RANGE = 4
 """Positive levels whose largest is so many times the smallest are taken on a scale of doublings."""
-MOST_VALUES = 24
-"""Values of a chart that its alt text lists."""
 
 
 def _difference_phrases(
@@ -534,8 +532,8 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
     blocks: list[Block] = []
     if data.evidence.measured:
         blocks.append(cost_table(data.evidence, words))
-        drawn = [cost_values(data.evidence, quantity) for quantity in (*COSTS, "peak_mib")]
-        blocks += [cost_figure(one, words) for one in drawn if one]
+        quantities = (*COSTS, "peak_mib")
+        blocks += filter(None, (cost_figure(data.evidence, one, words) for one in quantities))
     if len(data.evidence.learned) > 1:
         metrics = compared_metrics(data.evidence)
         blocks += filter(None, (metric_figure(data, metric, words) for metric in metrics[:2]))
@@ -560,38 +558,27 @@ def _factor_section(factor: str, findings: list[Finding], words: Words) -> Secti
     return Section(section_of(factor), words.tidy(words("factor", factor=name)), blocks)
 
 
-def cost_figure(cell_values: CellValues, words: Words) -> Figure:
-    """One cost over all cells."""
-    quantity = cell_values.quantity
-    key = "memory_dots_note" if quantity == "peak_mib" else "cost_dots_note"
-    values_text = words.listed(
-        f"{v.cell}{'' if v.mode is None else ' ' + words.mode(v.mode)}: {figure(v.value)}"
-        for v in cell_values.values[:MOST_VALUES]
-    )
-    return Figure(
-        id=f"cost-{quantity.replace('_', '-')}",
-        caption=words(f"{quantity}_caption"),
-        alt=words.tidy(words("final_alt", metric=words(quantity), values=values_text)),
-        spec=dot_chart(cell_values, words(quantity), words),
-        note=_dots_note(key, cell_values, words),
-    )
-
-
 def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     """Where each cell ended."""
-    cell_values = metric_values(data.evidence, metric)
-    if cell_values is None:
+    scale = 100 if is_share(metric) else 1
+    rows, told = [], {}
+    for cell in data.evidence.cells:
+        by_seed = list(data.evidence.values(cell.id, metric).values())
+        if (mean := mean_of(by_seed, limits_of(metric, by_seed))) is not None:
+            ends = [None if end is None else scale * end for end in mean.ends]
+            rows.append(charts.dot(cell.id, "", scale * mean.value, ends))
+            finite = (value for value in by_seed if math.isfinite(value))
+            rows += [charts.dot(cell.id, "", scale * value, kind="one") for value in finite]
+            told[cell.id] = f"{cell.id}: {metric_value(metric, mean.value)}"
+    if not rows:
         return None
-    values = words.listed(f"{v.cell}: {metric_value(metric, v.value)}" for v in cell_values.values)
+    rows, left_out = charts.first_cells(rows)
+    values = words.listed(told[cell] for cell in dict.fromkeys(row["cell"] for row in rows))
+    more = words("left_out", number=left_out) if left_out else ""
     return Figure(
         id=figure_id("final", metric),
         caption=words.tidy(words("final_caption", metric=words.capital(words.metric(metric)))),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
-        note=_dots_note("dots_note", cell_values, words),
-        spec=dot_chart(cell_values, words.metric_title(metric), words),
+        note=words.sentences(words("dots_note"), more),
+        spec=charts.dot_chart(metric, words.metric_title(metric), rows, words),
     )
-
-
-def _dots_note(key: str, cell_values: CellValues, words: Words) -> str:
-    left_out = cell_values.num_left_out
-    return words.sentences(words(key), words("left_out", number=left_out) if left_out else "")

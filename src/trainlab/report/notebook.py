@@ -9,11 +9,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from trainlab.analysis.answer import answer_section, notices
-from trainlab.analysis.charts import COSTS, cost_values
-from trainlab.analysis.cost import cost_table
+from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Figure, Statements, Table
-from trainlab.analysis.factors import cost_figure, metric_figure
+from trainlab.analysis.factors import metric_figure
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import curve_figure, learn_table
 from trainlab.analysis.metrics import compared_metrics
@@ -143,15 +142,15 @@ def chart_of(data: RunData, name: str, words: Words, *, by_depth: bool = False) 
     probed = {probe: one for one in probed_quantities(data) for probe in one.probes}
     if name in data.evidence.metrics:
         figure = curve_figure(data, name, words) or metric_figure(data, name, words)
-    elif name in COSTS and (values := cost_values(data.evidence, name)) is not None:
-        figure = cost_figure(values, words)
+    elif name in COSTS:
+        figure = cost_figure(data.evidence, name, words)
     elif name in probed:
         figures = probe_figures(probed[name], words, "probe", num_settings=1)
         figure = next(iter(figures if by_depth else reversed(figures)), None)
     if figure is not None:
         return figure
     there = [*data.evidence.metrics, *probed]
-    there += [cost for cost in COSTS if cost_values(data.evidence, cost) is not None]
+    there += COSTS if data.evidence.measured else ()
     if name in there:
         raise SpecError([f"plot: {name}: has no finite value in this run"])
     has = f"it has {', '.join(there)}" if there else "no trial of it has ended"
