@@ -26,7 +26,7 @@ from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines import ENGINES, engine_for, programs
-from trainlab.train.engines.capture import WARMUP_STEPS, Repeated
+from trainlab.train.engines.capture import WARMUP_STEPS
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train
 from trainlab.workloads.find import find_workload
@@ -248,23 +248,20 @@ def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
     assert [one.final for one in bare] == [one.final for one in watched]
 
 
-class Replayed(Repeated):
+def replayed(
+    step: Callable[[], None],
+    device: torch.device,
+    changes: Sequence[Tensor],
+    generators: Sequence[torch.Generator] = (),
+) -> Callable[[], None]:
     """Runs its step as often before the first run as a capture does, and undoes it as that does."""
-
-    def __init__(
-        self,
-        step: Callable[[], None],
-        device: torch.device,
-        changes: Sequence[Tensor],
-        generators: Sequence[torch.Generator] = (),
-    ) -> None:
-        super().__init__(step, device, changes, generators)
-        kept = [tensor.clone() for tensor in changes]
-        for _ in range(WARMUP_STEPS + 1):
-            step()
-        with torch.no_grad():
-            for tensor, before in zip(changes, kept, strict=True):
-                tensor.copy_(before)
+    kept = [tensor.clone() for tensor in changes]
+    for _ in range(WARMUP_STEPS + 1):
+        step()
+    with torch.no_grad():
+        for tensor, before in zip(changes, kept, strict=True):
+            tensor.copy_(before)
+    return step
 
 
 def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
@@ -273,7 +270,7 @@ def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
     """On a GPU the Python of a step does not run again: the host knows only how many were made."""
     ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
     probed("eager", reference, *SOME)
-    monkeypatch.setattr(programs, "Repeated", Replayed)
+    monkeypatch.setattr(programs, "repeated", replayed)
     probed("lanes", ours, *SOME)
     for one, other in zip(ours, reference, strict=True):
         assert_alike(one, other)

@@ -1,6 +1,5 @@
 """Updates of many trials at once against torch.optim, step for step in float64."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import nn
 
 from trainlab.spec import TrainSpec
 from trainlab.train.engines.lane_updates import LaneUpdate, update_key
-from trainlab.train.engines.vectorized import Gradients
 from trainlab.train.optimizers import make_optimizer, make_schedule
 
 NUM_STEPS, NUM_NUMBERS = 25, 7
@@ -116,20 +114,7 @@ def test_a_trial_is_updated_the_same_whatever_stands_beside_it(size: int) -> Non
     assert together[1:].isfinite().all()
 
 
-@pytest.mark.parametrize("flag", [True, False])
-def test_trials_of_other_kinds_are_updated_apart(flag: bool) -> None:
-    one = TrainSpec(optimizer="adam", optimizer_options={"amsgrad": flag})
-    assert (update_key(one) == update_key(TrainSpec(optimizer="adam"))) is not flag
-
-
-@pytest.mark.parametrize("resets", [True, False])
-def test_gradients_stay_to_be_shown_though_the_update_uses_them_up(resets: bool) -> None:
-    rows = torch.randn(2, 8)
-    of_step = torch.randn(2, 8)
-    setups: Any = [SimpleNamespace(settings=SimpleNamespace(zero_grad=resets))] * 2
-    gradients = Gradients(setups, rows)
-    for step in (1, 2):
-        taken = gradients.taken_in(of_step.clone())
-        assert torch.equal(taken, of_step if resets else step * of_step)
-        taken.zero_()
-        assert torch.equal(gradients.rows, of_step if resets else step * of_step)
+def test_trials_of_other_kinds_are_updated_apart() -> None:
+    for flag in (True, False):
+        one = TrainSpec(optimizer="adam", optimizer_options={"amsgrad": flag})
+        assert (update_key(one) == update_key(TrainSpec(optimizer="adam"))) is not flag

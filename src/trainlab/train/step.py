@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from trainlab.data.nesting import count_of
@@ -17,11 +16,9 @@ from trainlab.train.batches import Batch
 from trainlab.train.callbacks import Moments
 from trainlab.train.setup import Setup
 from trainlab.workloads.user_code import (
-    BACKWARD,
     EVALUATE,
     LOSS,
     MODEL,
-    OPTIMIZER,
     PREPARE,
     STEP,
     gave,
@@ -136,83 +133,61 @@ class Forward:
         *,
         in_test: bool = False,
     ) -> None:
-        self._moments, self._autocast = moments, setup.autocast
+        workload, self._moments, self._autocast = setup.workload, moments, setup.autocast
+        evaluates = in_test and workload.evaluate is not None
+        self._name, self._running = ("evaluate", EVALUATE) if evaluates else ("step", STEP)
+        self._own = workload.evaluate if evaluates else workload.step
         # A compiled model has no truth value: its length is that of what it wraps.
-        workload, model = setup.workload, setup.model if call_model is None else call_model
-        own = (workload.evaluate if in_test else None) or workload.step
-        if own is None:
-            self.prepare, self.run = self._by_loss(setup, model)
+        self._model = setup.model if call_model is None else call_model
+        if self._own is not None:
+            carried = {} if carried is None else carried
+            self._more = (carried,) if takes_carried(self._own) else ()
         else:
-            name = "evaluate" if in_test and workload.evaluate is not None else "step"
-            self.prepare, self.run = self._by_own(
-                setup, own, name, {} if carried is None else carried
-            )
-
-    prepare: Callable[[Batch], Batch]
-    """A batch on the device to what `run` takes."""
-    run: Callable[[Batch], StepOutcome]
+            self._prepare_inputs, self._loss = workload.prepare, setup.loss
+            self._forward_of = type(setup.model).forward
 
     def __call__(self, batch: Batch) -> StepOutcome:
         return self.run(self.prepare(batch))
 
-    def _by_loss(
-        self, setup: Setup, model: CallModel
-    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], StepOutcome]]:
-        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
-        batch_ready, autocast = self._moments.batch_ready, self._autocast
-        prepare_inputs, loss_of = setup.workload.prepare, setup.loss
-
-        def prepare(batch: Batch) -> Batch:
-            stored, targets = pair_of(batch)
-            with PREPARE:
-                inputs = prepare_inputs(stored)
-            if inputs is None:
-                raise _none("prepare", prepare_inputs)
-            phase_ends("prepare")
-            batch_ready(inputs, targets)
-            return inputs, targets
-
-        def run(batch: Batch) -> StepOutcome:
-            inputs, targets = batch
-            forward_begins()
-            with autocast():
-                with MODEL:
-                    outputs = model(inputs)
-                if outputs is None:
-                    raise _none("model", type(setup.model).forward)
-                phase_ends("forward")
-                with LOSS:
-                    loss = loss_of(outputs, targets)
-            check_mean(loss)
-            phase_ends("loss")
-            return StepOutcome(loss, outputs, targets, len(targets))
-
-        return prepare, run
-
-    def _by_own(
-        self, setup: Setup, own: Callable[..., Any], name: str, carried: Carried
-    ) -> tuple[Callable[[Batch], Batch], Callable[[Batch], StepOutcome]]:
-        phase_ends, forward_begins = self._moments.phase_ends, self._moments.forward_begins
-        batch_ready, autocast, model = self._moments.batch_ready, self._autocast, setup.model
-        more = (carried,) if takes_carried(own) else ()
-        running = EVALUATE if name == "evaluate" else STEP
-
-        def prepare(batch: Batch) -> Batch:
-            phase_ends("prepare")
-            batch_ready(batch, ())
+    def prepare(self, batch: Batch) -> Batch:
+        """A batch on the device to what `run` takes."""
+        if self._own is not None:
+            self._moments.phase_ends("prepare")
+            self._moments.batch_ready(batch, ())
             return batch
+        stored, targets = pair_of(batch)
+        with PREPARE:
+            inputs = self._prepare_inputs(stored)
+        if inputs is None:
+            raise _none("prepare", self._prepare_inputs)
+        self._moments.phase_ends("prepare")
+        self._moments.batch_ready(inputs, targets)
+        return inputs, targets
 
-        def run(batch: Batch) -> StepOutcome:
-            forward_begins()
-            with autocast():
-                with running:
-                    given = own(model, batch, *more)
+    def run(self, batch: Batch) -> StepOutcome:
+        """The loss of a prepared batch, and what gave it."""
+        phase_ends = self._moments.phase_ends
+        self._moments.forward_begins()
+        if self._own is not None:
+            with self._autocast():
+                with self._running:
+                    given = self._own(self._model, batch, *self._more)
                 phase_ends("forward")
-            outcome = outcome_of(given, batch, name)
+            outcome = outcome_of(given, batch, self._name)
             phase_ends("loss")
             return outcome
-
-        return prepare, run
+        inputs, targets = batch
+        with self._autocast():
+            with MODEL:
+                outputs = self._model(inputs)
+            if outputs is None:
+                raise _none("model", self._forward_of)
+            phase_ends("forward")
+            with LOSS:
+                loss = self._loss(outputs, targets)
+        check_mean(loss)
+        phase_ends("loss")
+        return StepOutcome(loss, outputs, targets, len(targets))
 
 
 def _none(field: str, part: Callable[..., Any]) -> WorkloadError:
@@ -221,42 +196,6 @@ def _none(field: str, part: Callable[..., Any]) -> WorkloadError:
     return WorkloadError(
         f"{told_place(line_of(part))}{field}: {called} gave {gave(None)}, must give a tensor"
     )
-
-
-# From losses to changed weights: scaled, clipped and averaged as the settings ask.
-
-
-class Descent:
-    """Of one optimizer."""
-
-    def __init__(self, setup: Setup) -> None:
-        (self._optimizer,) = setup.optimizers.by_name.values()
-        self._scaler, self._average, self._model = setup.scaler, setup.average, setup.model
-        self._where = "loss" if setup.workload.step is None else "step"
-        self._most = setup.settings.clip_grad_norm
-        groups = self._optimizer.param_groups
-        self._parameters = [parameter for group in groups for parameter in group["params"]]
-
-    def backward(self, loss: Tensor, *, is_last: bool = True) -> None:
-        """Adds to the gradients of an update; after the last of its losses they are whole."""
-        check_gradient(loss, self._where)
-        with BACKWARD:
-            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-        if self._scaler is not None and is_last:
-            self._scaler.unscale_(self._optimizer)
-
-    def step(self) -> None:
-        """Changes the weights by the gradients."""
-        if self._most is not None:
-            clip_grad_norm_(self._parameters, self._most)
-        with OPTIMIZER:
-            if self._scaler is None:
-                self._optimizer.step()
-            else:
-                self._scaler.step(self._optimizer)
-                self._scaler.update()
-        if self._average is not None:
-            self._average.update_parameters(self._model)
 
 
 # What a workload's own update gets to work with.
@@ -274,7 +213,7 @@ class Context:
         moments: Moments,
         state: dict[str, Any],
     ) -> None:
-        self.models = models
+        self.models = self.model = models
         """The workload's models by name; where it has one, that one."""
         self.optimizers = optimizers
         """By name; where there is one, as `optimizer` too."""
@@ -282,11 +221,6 @@ class Context:
         self.state = state
         """Handed on from batch to batch; empty at the start of an epoch."""
         self._moments = moments
-
-    @property
-    def model(self) -> nn.Module:
-        """The same as `models`."""
-        return self.models
 
     @property
     def optimizer(self) -> Optimizer:
@@ -305,38 +239,37 @@ class Context:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """The steps of the optimizers in this block are seen too."""
+        moments = self._moments
 
-        def ends(*_: Any) -> None:
-            self._moments.phase_ends("optimizer")
+        def owned(optimizer: Optimizer) -> frozenset[int]:
+            groups = optimizer.param_groups
+            return frozenset(id(parameter) for group in groups for parameter in group["params"])
+
+        def begins(optimizer: Optimizer, arguments: Any, named: dict[str, Any]) -> Any:
+            """Gradients are whole here, or where the optimizer asks for them itself: behind its closure."""
+            moments.update_begins(parameters := owned(optimizer))
+            closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
+            if closure is None:
+                moments.gradients_ready(parameters)
+                return None
+
+            def answered() -> Any:
+                loss = closure()
+                moments.gradients_ready(parameters)
+                return loss
+
+            return arguments[:1], {**named, "closure": answered}
 
         optimizers = self.optimizers.values()
-        hooks = [one.register_step_post_hook(ends) for one in optimizers]
-        if self._moments.is_watched("gradients_ready") or self._moments.is_watched("update_begins"):
+        hooks = [
+            one.register_step_post_hook(lambda *_: moments.phase_ends("optimizer"))
+            for one in optimizers
+        ]
+        if moments.is_watched("gradients_ready") or moments.is_watched("update_begins"):
             # Last among its hooks: the workload's own, which may clip, have run then.
-            hooks += [one.register_step_pre_hook(self._step_begins) for one in optimizers]
+            hooks += [one.register_step_pre_hook(begins) for one in optimizers]
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
-
-    def _step_begins(
-        self, optimizer: Optimizer, arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """Gradients are whole here, or where the optimizer asks for them itself: behind its closure."""
-        groups = optimizer.param_groups
-        owned = frozenset(id(parameter) for group in groups for parameter in group["params"])
-        self._moments.update_begins(owned)
-        closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
-        if closure is None:
-            self._moments.gradients_ready(owned)
-            return None
-
-        def answered() -> Any:
-            loss = closure()
-            self._moments.gradients_ready(owned)
-            return loss
-
-        if "closure" in named:
-            return arguments, {**named, "closure": answered}
-        return (arguments[0], answered, *arguments[2:]), named

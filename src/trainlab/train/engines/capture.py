@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,8 +40,6 @@ GRADIENT_WITHIN = {"fp32": 2e-2, "bf16": 2e-1}
 WARMUP_STEPS = 3
 """Before a graph is captured: libraries choose their algorithms and take their memory."""
 
-Part = TypeVar("Part")
-
 
 def attributes_of(model: nn.Module) -> dict[str, Any]:
     """What the modules keep in Python beside parameters and buffers, a counter say, as far as it shows."""
@@ -53,41 +51,25 @@ def attributes_of(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def _state_of(part: Any, *, with_buffers: bool) -> dict[str, Any]:
-    """Of a model, a loss or a function."""
-    if not isinstance(part, nn.Module):
-        return {"": _fingerprint(part)}
-    tensors = dict(part.named_parameters()) | (dict(part.named_buffers()) if with_buffers else {})
-    modes = {f"{path}.training": module.training for path, module in part.named_modules()}
-    return attributes_of(part) | modes | {name: _fingerprint(one) for name, one in tensors.items()}
-
-
-def _fingerprint(value: Any) -> bytes:
+def _fingerprint(value: Any) -> object:
     """Equal for a value that did not change, as far as one can tell from outside."""
     stream = io.BytesIO()
-    _Fingerprint(stream).dump(value)
+    try:
+        _Fingerprint(stream).dump(value)
+    except Exception:  # noqa: BLE001  whatever a thing that has no pickle raises
+        return id(value)
     return stream.getvalue()
 
 
 class _Fingerprint(pickle.Pickler):
-    """Pickled, but for what is told by its identity: tensors with their numbers, and what has no pickle."""
+    """Pickled, but for what is told by its identity: tensors with their numbers, modules and functions."""
 
     def persistent_id(self, value: Any) -> object:
         if isinstance(value, Tensor):
             # The version too: an average of the weights is what they are until these have moved.
-            is_real = value.layout == torch.strided and not value.is_complex()
-            numbers = value.detach().double() if is_real else torch.zeros(0)
-            sums = float(numbers.sum()).hex(), float(numbers.abs().sum()).hex()
-            return id(value), value._version, sums
-        if isinstance(value, torch.Generator):
-            return value.get_state().tolist()
-        if isinstance(value, nn.Module | type | FunctionType | ModuleType):
-            return id(value)
-        try:
-            value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        except Exception:  # noqa: BLE001  whatever such a thing raises when it is asked for its state
-            return id(value)
-        return None
+            numbers = value.detach().to(torch.complex128)
+            return id(value), value._version, complex(numbers.sum()), float(numbers.abs().sum())
+        return id(value) if isinstance(value, nn.Module | type | FunctionType) else None
 
 
 def check_model(model: nn.Module) -> None:
@@ -97,22 +79,12 @@ def check_model(model: nn.Module) -> None:
             raise Unsuited("not_hooked", what=name)
         if parameter.requires_grad and parameter.dtype not in REAL:
             raise Unsuited("not_real", what=name, dtype=str(parameter.dtype).removeprefix("torch."))
-    tried = _copy_of(model).train()
-    before = _state_of(tried, with_buffers=True)
-    if _state_of(tried.train(), with_buffers=True) != before:  # it is called once more often here
-        raise Unsuited("not_stateless", what="train()")
     # Views of one piece of memory would come apart when each gets its place among the others'.
-    named, end = [*model.named_parameters(), *model.named_buffers(remove_duplicate=False)], 0
-    for start, stop, name in sorted(_span(name, tensor) for name, tensor in named):
-        if start < end and stop > start:
+    places: set[int] = set()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers(remove_duplicate=False)):
+        if tensor.numel() and tensor.data_ptr() in places:
             raise Unsuited("not_apart", what=name)
-        end = max(end, stop)
-
-
-def _span(name: str, tensor: Tensor) -> tuple[int, int, str]:
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    num_bytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
-    return tensor.data_ptr(), tensor.data_ptr() + num_bytes, name
+        places.add(tensor.data_ptr())
 
 
 def check_alike(setups: Sequence[Setup]) -> None:
@@ -138,10 +110,6 @@ def _described(model: nn.Module, have_same_settings: bool) -> list[object]:
                 continue
             if _is_plain(value):
                 found.append((path, name, value))
-            elif isinstance(value, Tensor | np.ndarray):
-                # No lane of its own: the first trial's would serve them all.
-                own = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
-                found.append((path, name, own.shape, str(own.dtype), own.tobytes()))
             elif not have_same_settings and not isinstance(value, nn.Module):
                 raise Unsuited("not_alike")  # what it holds cannot be compared
     return found
@@ -157,14 +125,10 @@ def _is_plain(value: Any) -> bool:
 class _ValuesRead(TorchDispatchMode):
     """Refuses a step that reads a number from a tensor: a replay would not read it again."""
 
-    has_read = False
-    """The step may have caught what was raised."""
-
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
-            self.has_read = True
             raise Unsuited("not_blind")
         return func(*args, **(kwargs or {}))
 
@@ -187,10 +151,13 @@ def dry_step(
     `watching` is entered around the model and the loss; the model itself is then run, whose layers it
     knows, and its buffers are changed.
     """
-    workload = setup.workload
-    model = (_copy_of(setup.model) if watching is None else setup.model).train()
-    loss_of, prepare = _copy_of(setup.loss), _copy_of(workload.prepare)
-    dropout, reading = DropoutCalls(), _ValuesRead()  # type: ignore[no-untyped-call]
+    workload, given = setup.workload, (setup.model, setup.loss, setup.workload.prepare)
+    try:
+        model, loss_of, prepare = copy.deepcopy(given) if watching is None else given
+    except Exception as error:
+        raise Unsuited("not_copied") from error
+    model.train()
+    dropout = DropoutCalls()
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     buffers = dict(model.named_buffers())
     with (
@@ -200,7 +167,7 @@ def dry_step(
         inputs, targets = setup.split_batches.gather(rows)
         with PREPARE:
             inputs = prepare(inputs)
-        with setup.autocast(), dropout, watching or reading:
+        with setup.autocast(), dropout, watching or _ValuesRead():  # type: ignore[no-untyped-call]
             with MODEL:
                 outputs = model(inputs)
             if not isinstance(outputs, Tensor):
@@ -217,8 +184,6 @@ def dry_step(
             found: tuple[Tensor | None, ...] = torch.autograd.grad(
                 loss, list(parameters.values()), allow_unused=True
             )
-    if reading.has_read:
-        raise Unsuited("not_blind")
     for name, buffer in model.named_buffers():
         if buffers.get(name) is not buffer:
             raise Unsuited("not_stateless", what=name)
@@ -230,20 +195,23 @@ def dry_step(
     return DryStep(float(loss.detach()), gradients, tuple(dropout.draws))
 
 
-def _copy_of(part: Part) -> Part:
-    try:
-        return copy.deepcopy(part)
-    except Exception as error:
-        raise Unsuited("not_copied") from error
-
-
 @contextmanager
 def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
     """Raises where this block changed what these keep, or drew random numbers on the host."""
 
     def states() -> list[dict[str, Any]]:
-        # The model first: its buffers are part of the program, those of a loss are not.
-        return [_state_of(part, with_buffers=number > 0) for number, part in enumerate(parts)]
+        found = []
+        for part in parts:
+            if not isinstance(part, nn.Module):
+                found.append({type(part).__name__: _fingerprint(part)})
+                continue
+            tensors: dict[str, Tensor] = dict(part.named_parameters())
+            if (
+                part is not parts[0]
+            ):  # the model's buffers are part of the program, those of a loss are not
+                tensors |= dict(part.named_buffers())
+            found.append(attributes_of(part) | {n: _fingerprint(one) for n, one in tensors.items()})
+        return found
 
     def draws() -> tuple[bytes, ...]:
         """Of the host, which a replay would not advance."""
@@ -252,10 +220,10 @@ def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
 
     before, drawn = states(), draws()
     yield
-    for kept, now, part in zip(before, states(), parts, strict=True):
-        changed = [name for name in {**kept, **now} if kept.get(name, kept) != now.get(name, now)]
+    for kept, now in zip(before, states(), strict=True):
+        changed = [name for name in {**kept, **now} if kept.get(name) != now.get(name)]
         if changed:
-            raise Unsuited("not_stateless", what=changed[0] or type(part).__name__)
+            raise Unsuited("not_stateless", what=changed[0])
     if drawn != draws():
         raise Unsuited("not_drawn_by_torch")
 
@@ -279,25 +247,15 @@ def check_agreement(
         raise Unsuited("not_the_same")
 
 
-class Repeated:
-    """A step that can be run many times; on a GPU it is captured with its first run."""
-
-    def __init__(
-        self,
-        step: Callable[[], None],
-        device: torch.device,
-        changes: Sequence[Tensor],
-        generators: Sequence[torch.Generator] = (),
-    ) -> None:
-        """`changes` is all that a step changes, `generators` are those it draws from."""
-        self._step = step
-        if device.type == "cuda":
-            self._step = _captured(step, device, changes, generators).replay
-
-    def run(self, times: int) -> None:
-        """So many steps; on a GPU they are queued, not done."""
-        for _ in range(times):
-            self._step()
+def repeated(
+    step: Callable[[], None],
+    device: torch.device,
+    changes: Sequence[Tensor],
+    generators: Sequence[torch.Generator] = (),
+) -> Callable[[], None]:
+    """A step that is run many times: on a GPU it is captured here, and each run of it queues the graph.
+    `changes` is all that a step changes, `generators` are those it draws from."""
+    return _captured(step, device, changes, generators).replay if device.type == "cuda" else step
 
 
 def _captured(
@@ -323,19 +281,15 @@ def _captured(
             step()
     except RuntimeError as error:
         torch.cuda.synchronize(device)
-        _renew_generator(device)
+        # A capture that failed leaves the default generator believing that it is still being captured.
+        default = torch.cuda.default_generators[device.index or torch.cuda.current_device()]
+        default.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
         if isinstance(error, torch.OutOfMemoryError):
             raise
         raise Unsuited("not_capturable", reason=reason_of(error)) from error
     finally:
         restore(changes, kept)
     return graph
-
-
-def _renew_generator(device: torch.device) -> None:
-    """A capture that failed leaves the default generator believing that it is still being captured."""
-    default = torch.cuda.default_generators[device.index or torch.cuda.current_device()]
-    default.graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
 
 
 def restore(tensors: Iterable[Tensor], kept: Iterable[Tensor]) -> None:

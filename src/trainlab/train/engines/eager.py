@@ -10,6 +10,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
 from trainlab.data.nesting import moved
 from trainlab.errors import TrainlabError
@@ -25,12 +26,12 @@ from trainlab.train.step import (
     CallModel,
     Carried,
     Context,
-    Descent,
     Forward,
     StepOutcome,
+    check_gradient,
     outcome_of,
 )
-from trainlab.workloads.user_code import DATA, SCHEDULE, UPDATE
+from trainlab.workloads.user_code import BACKWARD, DATA, OPTIMIZER, SCHEDULE, UPDATE
 
 Step = Callable[[Piece], StepOutcome]
 """An update as a function of the batch's rows, or whatever else tells which samples it is of."""
@@ -75,6 +76,10 @@ class EagerSession:
         self._evaluation, self._validation = Evaluation(setup), None
         if setup.val_batches is not None:
             self._validation = Evaluation(setup, setup.val_batches)
+        self._own_model: nn.Module = getattr(setup.model, "_orig_mod", setup.model)
+        average = setup.average
+        self._tested = self._own_model if average is None else average.module
+        """The model with the weights that tests are of."""
         self._schedule, self._warmups = setup.schedule, setup.warmups
         self._rate = float(setup.optimizer.param_groups[0]["lr"])
         """That of the last update."""
@@ -146,17 +151,6 @@ class EagerSession:
     def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
         return self._evaluation.confusion(epoch)
 
-    @property
-    def _own_model(self) -> nn.Module:
-        model: nn.Module = getattr(self._setup.model, "_orig_mod", self._setup.model)
-        return model
-
-    @property
-    def _tested(self) -> nn.Module:
-        """The model with the weights that tests are of."""
-        average = self._setup.average
-        return self._own_model if average is None else average.module
-
     def change_learning_rates(self) -> None:
         if self._schedule is not None and self._setup.optimizers.changes_each == "epoch":
             with SCHEDULE:
@@ -212,11 +206,6 @@ def make_training_step(
     """The update as a function of the batch's rows; everything it needs is looked up once, here.
     `weighted`: what is differentiated in place of the loss itself."""
     batches, phase_ends = setup.forward_batches, moments.phase_ends
-    update = (
-        _own_update(setup, moments, carried)
-        if setup.workload.update is not None
-        else _update(setup, moments, call_model, weighted, carried)
-    )
 
     def fetched(piece: Piece) -> Batch:
         with DATA:
@@ -226,103 +215,102 @@ def make_training_step(
         phase_ends("transfer")
         return batch
 
+    if setup.workload.update is not None:
+        own_update = _own_update(setup, moments, {} if carried is None else carried)
+        return lambda piece: own_update(fetched(piece))
+    descent = Descent(setup, moments, Forward(setup, moments, call_model, carried), weighted)
     if setup.settings.accumulate > 1:
-        return lambda pieces: update([partial(fetched, piece) for piece in pieces])
-    return lambda piece: update(fetched(piece))
+        return lambda pieces: descent.update([partial(fetched, piece) for piece in pieces])
+    return lambda piece: descent.update([partial(fetched, piece)])
 
 
-def _update(
-    setup: Setup,
-    moments: Moments,
-    call_model: CallModel | None,
-    weighted: Callable[[Tensor], Tensor] | None,
-    carried: Carried | None,
-) -> Callable[[Batch], StepOutcome]:
-    """One loss, one optimizer."""
-    forward = Forward(setup, moments, call_model, carried)
-    prepare, run = forward.prepare, forward.run
-    phase_ends, resets_gradients = moments.phase_ends, setup.settings.zero_grad
-    (optimizer,) = setup.optimizers.by_name.values()
+class Descent:
+    """Updates by one loss and one optimizer."""
 
-    def step_begins(*_: object) -> None:
-        moments.update_begins()
-        moments.gradients_ready()
+    def __init__(
+        self,
+        setup: Setup,
+        moments: Moments,
+        forward: Forward,
+        weighted: Callable[[Tensor], Tensor] | None,
+    ) -> None:
+        (self._optimizer,) = setup.optimizers.by_name.values()
+        groups = self._optimizer.param_groups
+        self._parameters = [parameter for group in groups for parameter in group["params"]]
+        self._forward, self._weighted, self._phase_ends = forward, weighted, moments.phase_ends
+        self._scaler, self._average, self._model = setup.scaler, setup.average, setup.model
+        self._resets_gradients = setup.settings.zero_grad
+        self._most = setup.settings.clip_grad_norm
+        self._where = "loss" if setup.workload.step is None else "step"
 
-    if moments.is_watched("gradients_ready") or moments.is_watched("update_begins"):
-        # Last among the hooks of the optimizer: the workload's own, which may clip, have run then.
-        optimizer.register_step_pre_hook(step_begins)
-    descent = Descent(setup)
-    backward, change = descent.backward, descent.step
-    if setup.settings.accumulate > 1:
-        return _accumulated(
-            forward, moments, descent, optimizer.zero_grad if resets_gradients else None
-        )
+        def step_begins(*_: object) -> None:
+            moments.update_begins()
+            moments.gradients_ready()
 
-    def update(batch: Batch) -> StepOutcome:
-        batch = prepare(batch)
-        if resets_gradients:
-            optimizer.zero_grad()
-        phase_ends("zero_grad")
-        outcome = run(batch)
-        backward(outcome.loss if weighted is None else weighted(outcome.loss))
-        phase_ends("backward")
-        change()
-        phase_ends("optimizer")
-        return outcome
+        if moments.is_watched("gradients_ready") or moments.is_watched("update_begins"):
+            # Last among the hooks of the optimizer: the workload's own, which may clip, have run then.
+            self._optimizer.register_step_pre_hook(step_begins)
 
-    return update
-
-
-def _accumulated(
-    forward: Forward, moments: Moments, descent: Descent, reset: Callable[[], None] | None
-) -> Callable[[Sequence[Callable[[], Batch]]], StepOutcome]:
-    """The mean gradient of several batches, which count the same; each is fetched when the one before is
-    done with."""
-    prepare, run, phase_ends = forward.prepare, forward.run, moments.phase_ends
-
-    def update(batches: Sequence[Callable[[], Batch]]) -> StepOutcome:
+    def update(self, batches: Sequence[Callable[[], Batch]]) -> StepOutcome:
+        """By the mean gradient of some batches, which count the same; each is fetched when the one before
+        is done with."""
         outcomes: list[StepOutcome] = []
         for number, fetched in enumerate(batches, start=1):
-            prepared = prepare(fetched())
-            if number == 1 and reset is not None:
-                reset()
-            phase_ends("zero_grad")
-            outcome = run(prepared)
+            batch = self._forward.prepare(fetched())
+            if number == 1 and self._resets_gradients:
+                self._optimizer.zero_grad()
+            self._phase_ends("zero_grad")
+            outcome = self._forward.run(batch)
             outcomes.append(outcome)
-            descent.backward(outcome.loss / len(batches), is_last=number == len(batches))
-            phase_ends("backward")
-        descent.step()
-        phase_ends("optimizer")
+            loss = outcome.loss if self._weighted is None else self._weighted(outcome.loss)
+            check_gradient(loss, self._where)
+            loss = loss if len(batches) == 1 else loss / len(batches)
+            self._backward(loss, is_last=number == len(batches))
+            self._phase_ends("backward")
+        self._change()
+        self._phase_ends("optimizer")
         *before, last = outcomes
-        return last._replace(before=tuple(before))
+        return last._replace(before=tuple(before)) if before else last
 
-    return update
+    def _backward(self, loss: Tensor, *, is_last: bool) -> None:
+        """Adds to the gradients of an update; after the last of its losses they are whole."""
+        with BACKWARD:
+            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+        if self._scaler is not None and is_last:
+            self._scaler.unscale_(self._optimizer)
+
+    def _change(self) -> None:
+        """Changes the weights by the gradients: clipped and averaged as the settings ask."""
+        if self._most is not None:
+            clip_grad_norm_(self._parameters, self._most)
+        with OPTIMIZER:
+            if self._scaler is None:
+                self._optimizer.step()
+            else:
+                self._scaler.step(self._optimizer)
+                self._scaler.update()
+        if self._average is not None:
+            self._average.update_parameters(self._model)
 
 
-def _own_update(
-    setup: Setup, moments: Moments, carried: Carried | None
-) -> Callable[[Batch], StepOutcome]:
+def _own_update(setup: Setup, moments: Moments, state: Carried) -> Callable[[Batch], StepOutcome]:
     """The workload's, which makes its own passes and steps."""
-    own = setup.workload.update
+    own, average = setup.workload.update, setup.average
     assert own is not None
-    state = {} if carried is None else carried
     context = Context(
         setup.model, setup.optimizers.by_name, setup.settings, setup.device, moments, state
     )
-    batch_ready, forward_begins = moments.batch_ready, moments.forward_begins
-    phase_ends, passes_end, autocast = moments.phase_ends, moments.passes_end, setup.autocast
-    average, model = setup.average, setup.model
 
     def update(batch: Batch) -> StepOutcome:
-        batch_ready(batch, ())
-        forward_begins()
-        with autocast(), context.watching(), UPDATE:
+        moments.batch_ready(batch, ())
+        moments.forward_begins()
+        with setup.autocast(), context.watching(), UPDATE:
             given = own(context, batch)
-        passes_end()
+        moments.passes_end()
         outcome = outcome_of(given, batch, "update")
         if average is not None:
-            average.update_parameters(model)
-        phase_ends("optimizer")
+            average.update_parameters(setup.model)
+        moments.phase_ends("optimizer")
         return outcome
 
     return update
@@ -351,30 +339,26 @@ class CompiledEngine:
 
 
 def _compiled(setup: Setup) -> Setup:
-    """The set-up with a compiled model that shares the weights of its own; a copy was tried out."""
+    """The set-up with a compiled model that shares the weights of its own."""
     if setup.workload.update is not None:
         raise Unsuited("not_ours", what="update")
+
+    def compiled(model: nn.Module) -> Setup:
+        # Random numbers from torch's own operators: dropout then drops what it drops in eager.
+        model = cast(nn.Module, torch.compile(model, options={"fallback_random": True}))
+        return replace(setup, model=model)
+
     with torch.random.fork_rng(devices=[setup.device] if setup.device.type == "cuda" else []):
         try:
             # A copy is tried: a model may count its calls, or keep what it sees.
+            tried = compiled(copy.deepcopy(setup.model))
+            tried.model.train()
             with torch.enable_grad():
-                _try_out(replace(setup, model=_compile(copy.deepcopy(setup.model))))
-            compiled = replace(setup, model=_compile(setup.model))
+                outcome = Forward(tried, Moments([]))(tried.train_batches.sample())
+                parameters = [one for one in tried.model.parameters() if one.requires_grad]
+                torch.autograd.grad(outcome.loss, parameters, allow_unused=True)
+            return compiled(setup.model)
         except TrainlabError:
             raise
         except Exception as error:
             raise Unsuited("not_compilable", reason=reason_of(error)) from error
-    return compiled
-
-
-def _compile(model: nn.Module) -> nn.Module:
-    # Random numbers from torch's own operators: dropout then drops what it drops in eager.
-    return cast(nn.Module, torch.compile(model, options={"fallback_random": True}))
-
-
-def _try_out(setup: Setup) -> None:
-    """Compiles, by a step whose gradients are thrown away."""
-    setup.model.train()
-    outcome = Forward(setup, Moments([]))(setup.train_batches.sample())
-    parameters = [one for one in setup.model.parameters() if one.requires_grad]
-    torch.autograd.grad(outcome.loss, parameters, allow_unused=True)

@@ -12,17 +12,16 @@ from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
 from trainlab.train.engines.capture import (
     DryStep,
-    Repeated,
     check_agreement,
     check_alike,
     check_model,
     dry_step,
+    repeated,
     restore,
 )
 from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
 from trainlab.train.engines.lane_updates import LaneUpdate
 from trainlab.train.engines.vectorized import (
-    Gradients,
     GroupStep,
     LaneGroup,
     LaneNoise,
@@ -70,7 +69,7 @@ class ProgramSession:
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
             self._build([count for count in (size if self._num_full else 0, rest) if count])
         # Instruments that look at points find the gradients where eager has them.
-        for name, of_all in self._group.stacked.by_name(self._group.gradients.rows).items():
+        for name, of_all in self._group.stacked.by_name(self._group.gradients).items():
             for one, gradient in zip(self._setups, of_all, strict=True):
                 one.model.get_parameter(name).grad = gradient
         for one in self._setups:
@@ -103,10 +102,16 @@ class ProgramSession:
 
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
-        orders = torch.stack(
-            [self._batches.order(one.trial.seed_of("order"), epoch) for one in self._setups]
-        )
-        self._fill(orders.to(self._device))
+        seeds = [one.trial.seed_of("order") for one in self._setups]
+        orders = torch.stack([self._batches.order(seed, epoch) for seed in seeds])
+        orders = orders.to(self._device)
+        num_full = self._num_full
+        for size, step in self._steps.items():  # the rows of every step of the epoch
+            if size == self._batches.batch_size:
+                part = orders[:, : num_full * size].unflatten(1, (num_full, size))
+                step.rows.copy_(part.transpose(0, 1))
+            else:
+                step.rows.copy_(orders[:, -size:].unsqueeze(0))
         self._done = 0 if resumed is None else resumed["done"]
         self._group.position.fill_(self._done)
         with self._drawing(epoch):
@@ -117,33 +122,29 @@ class ProgramSession:
             yield
 
     def advance(self, num_steps: int) -> Sequence[Means]:
-        first = self._done
-        if self._watch is not None:
-            self._watch.go_on([member.progress.state == "running" for member in self._members])
+        first, batches, watch = self._done, self._batches, self._watch
+        if watch is not None:
+            watch.go_on([member.progress.state == "running" for member in self._members])
         with _quiet_vmap():
-            while self._done < first + num_steps:
-                self._run_some(first + num_steps - self._done)
+            while left := first + num_steps - self._done:
+                # Steps of one batch size, up to where the watch must be asked.
+                num_full = self._num_full - self._done
+                count = min(left, num_full) if num_full > 0 else 1
+                if watch is not None:
+                    count = watch.next_steps(count)
+                self._run(batches.size_of(self._done), count)
+                self._done += count
         for member in self._members:
             if member.progress.state == "running":
                 member.progress.steps_done += num_steps
-        num_samples = min(self._done * self._batches.batch_size, self._batches.num_samples)
-        num_samples -= first * self._batches.batch_size
+        num_samples = min(self._done * batches.batch_size, batches.num_samples)
+        num_samples -= first * batches.batch_size
         return self._group.sums.means(first, num_steps, num_samples)
 
-    def _run_some(self, most: int) -> None:
-        """Steps of one batch size, up to that number and to where the watch must be asked."""
-        num_full = self._num_full - self._done
-        count = min(most, num_full) if num_full > 0 else 1
-        if self._watch is not None:
-            count = self._watch.next_steps(count)
-        self._run(self._batches.size_of(self._done), count)
-        self._done += count
-
     def _run(self, size: int, count: int) -> None:
-        if size == self._batches.batch_size:
-            self._full.run(count)
-        else:
-            self._steps[size]()
+        run = self._full if size == self._batches.batch_size else self._steps[size]
+        for _ in range(count):
+            run()  # on a GPU it is queued, not done
         if self._watch is not None:
             self._watch.steps_done(size, count)
 
@@ -170,71 +171,64 @@ class ProgramSession:
 
     def _build(self, sizes: Sequence[int]) -> None:
         """Makes a dry step of every trial, then the steps, and looks whether they do the same."""
-        models = [one.model for one in self._setups]
+        setups, device, models = self._setups, self._device, [one.model for one in self._setups]
         for model in models:
             check_model(model)
-        check_alike(self._setups)
-        orders = [
-            self._batches.order(one.trial.seed_of("order"), 1).to(self._device)
-            for one in self._setups
-        ]
+        check_alike(setups)
+        orders = [self._batches.order(one.trial.seed_of("order"), 1).to(device) for one in setups]
+        of_trials = list(zip(setups, orders, strict=True))
         with _faults_of_program():
             dry = {
-                size: [
-                    dry_step(one, order[:size])
-                    for one, order in zip(self._setups, orders, strict=True)
-                ]
-                for size in sizes
+                size: [dry_step(one, order[:size]) for one, order in of_trials] for size in sizes
             }
         learning = list(dry[sizes[0]][0].gradients)
         if any(list(one.gradients) != learning for some in dry.values() for one in some):
             raise Unsuited("not_alike")
         stacked = Stacked(models, learning)
-        view = self._view(stacked)
+        of_lanes = [*stacked.learned.values(), *stacked.fixed.values(), *stacked.buffers.values()]
+        of_first = [*models[0].parameters(), *models[0].buffers()]
+        view = ProgramView(
+            model=models[0],
+            device=device,
+            precision=setups[0].settings.precision,
+            num_lanes=len(setups),
+            is_vectorised=self._is_vectorised,
+            parameters={**stacked.fixed, **stacked.learned},
+            constants=of_lanes if self._is_vectorised else of_first,
+        )
         self._watch = program_watch([member.moments for member in self._members], view)
-        metrics = list(self._setups[0].workload.sample_metrics)
-        count, full_size = len(self._setups), self._batches.batch_size
+        metrics = list(setups[0].workload.sample_metrics)
+        resets = [one.settings.zero_grad for one in setups]
         self._group = LaneGroup(
-            setups=self._setups,
+            setups=setups,
             stacked=stacked,
-            update=LaneUpdate([one.settings for one in self._setups], stacked.rows),
-            gradients=Gradients(self._setups, stacked.rows),
-            sums=LaneSums(count, metrics, len(self._batches), self._device),
-            position=torch.zeros(1, dtype=torch.int64, device=self._device),
+            update=LaneUpdate([one.settings for one in setups], stacked.rows),
+            gradients=torch.zeros_like(stacked.rows),
+            resets=None if all(resets) else torch.tensor(resets, device=device).unsqueeze(1),
+            sums=LaneSums(len(setups), metrics, len(self._batches), device),
+            position=torch.zeros(1, dtype=torch.int64, device=device),
             is_vectorised=self._is_vectorised,
             watch=self._watch,
         )
+        full_size = self._batches.batch_size
         self._steps: dict[int, GroupStep] = {}
         """By the size of their batches."""
         for size, some in dry.items():
-            shape = self._num_full if size == full_size else 1, count, size
-            rows = torch.zeros(shape, dtype=torch.int64, device=self._device)
+            shape = self._num_full if size == full_size else 1, len(setups), size
+            rows = torch.zeros(shape, dtype=torch.int64, device=device)
             draws = [one.draws for one in some]
             has_noise = self._is_vectorised and any(draws)
             noise = LaneNoise(draws, self._generators) if has_noise else None
             step = self._steps[size] = GroupStep(self._group, rows, noise)
             self._check(step, torch.stack([order[:size] for order in orders]), some)
-        self._group.gradients.rows.zero_()  # as before the first step
+        self._group.gradients.zero_()  # as before the first step
         del dry
         if self._num_full:
             full = self._steps[full_size]
             with _quiet_vmap():
-                self._full = Repeated(full, self._device, self._changes(), self._generators)
+                self._full = repeated(full, device, self._changes(), self._generators)
         if self._watch is not None:
             self._watch.opened()
-
-    def _view(self, stacked: Stacked) -> ProgramView:
-        model = self._setups[0].model
-        of_lanes = [*stacked.learned.values(), *stacked.fixed.values(), *stacked.buffers.values()]
-        return ProgramView(
-            model=model,
-            device=self._device,
-            precision=self._setups[0].settings.precision,
-            num_lanes=len(self._setups),
-            is_vectorised=self._is_vectorised,
-            parameters={**stacked.fixed, **stacked.learned},
-            constants=of_lanes if self._is_vectorised else [*model.parameters(), *model.buffers()],
-        )
 
     def _changes(self) -> list[Tensor]:
         group = self._group
@@ -244,7 +238,7 @@ class ProgramSession:
             *group.update.tensors,
             *group.sums.tensors,
             group.position,
-            group.gradients.rows,
+            group.gradients,
             *([] if self._watch is None else self._watch.tensors),
         ]
 
@@ -274,16 +268,6 @@ class ProgramSession:
         seed = self._setups[0].trial.seed_of("dropout")
         with seeded(seed, "dropout", epoch, self._device):
             yield
-
-    def _fill(self, orders: Tensor) -> None:
-        """The rows of every step of an epoch."""
-        num_full = self._num_full
-        for size, step in self._steps.items():
-            if size == self._batches.batch_size:
-                part = orders[:, : num_full * size].unflatten(1, (num_full, size))
-                step.rows.copy_(part.transpose(0, 1))
-            else:
-                step.rows.copy_(orders[:, -size:].unsqueeze(0))
 
 
 @contextmanager

@@ -4,9 +4,9 @@ torch's dropout draws for a whole tensor from one generator. So the draws are ma
 by trial, each from the trial's generator, and the model multiplies by them where it calls dropout.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -36,11 +36,6 @@ class Draw:
     dtype: torch.dtype
     probability: float
     drops_channels: bool
-
-    @property
-    def layout(self) -> tuple[Any, ...]:
-        """All but the probability, in which trials may differ."""
-        return self.shape, self.strides, self.dtype, self.drops_channels
 
 
 class DropoutCalls(TorchFunctionMode):
@@ -84,20 +79,18 @@ class LaneNoise:
         self, draws: Sequence[Sequence[Draw]], generators: Sequence[torch.Generator]
     ) -> None:
         """`draws` of each trial, which has one of the generators."""
-        if len({tuple(draw.layout for draw in one) for one in draws}) > 1:
+        if len({tuple(replace(draw, probability=0.0) for draw in one) for one in draws}) > 1:
             raise Unsuited("not_alike")
         self._generators, device = generators, generators[0].device
         self._calls = list(zip(*draws, strict=True))
-        self.rows = [
-            torch.empty(len(draws), *of_all[0].shape, dtype=of_all[0].dtype, device=device)
-            for of_all in self._calls
-        ]
-        self._kept = [
-            torch.tensor(
-                [1 - one.probability for one in of_all], dtype=torch.float64, device=device
+        self.rows, self._kept = [], []
+        for of_all in self._calls:
+            first, kept = of_all[0], [1 - one.probability for one in of_all]
+            self.rows.append(
+                torch.empty(len(draws), *first.shape, dtype=first.dtype, device=device)
             )
-            for of_all in self._calls
-        ]
+            columns = -1, *(1 for _ in first.shape)
+            self._kept.append(torch.tensor(kept, device=device, dtype=torch.float64).view(columns))
         # A GPU's dropout draws inside its own kernel, from the default generator.
         self._ones = {
             draw: _empty_as(draw, device).fill_(1)
@@ -109,11 +102,15 @@ class LaneNoise:
         """Draws anew, call by call, each trial from its own generator."""
         for of_all, rows, kept in zip(self._calls, self.rows, self._kept, strict=True):
             if of_all[0] in self._ones:
-                drawn = []
-                for draw, generator in zip(of_all, self._generators, strict=True):
-                    with _default_is(generator):
+                default = torch.cuda.default_generators[rows.device.index or 0]
+                own, drawn = default.graphsafe_get_state(), []
+                try:
+                    for draw, generator in zip(of_all, self._generators, strict=True):
+                        default.graphsafe_set_state(generator)
                         ones = self._ones[draw]
                         drawn.append(torch.native_dropout(ones, draw.probability, True)[0])
+                finally:
+                    default.graphsafe_set_state(own)
                 torch.stack(drawn, out=rows)
                 continue
             for row, draw, generator in zip(rows, of_all, self._generators, strict=True):
@@ -122,23 +119,11 @@ class LaneNoise:
                 place.bernoulli_(1 - draw.probability, generator=generator)
                 if place is not row:
                     row.copy_(place)
-            rows.div_(kept.to(rows.dtype).view(-1, *(1 for _ in rows.shape[1:])))
+            rows.div_(kept.to(rows.dtype))
 
 
 def _empty_as(draw: Draw, device: torch.device) -> Tensor:
     return torch.empty_strided(draw.shape, draw.strides, dtype=draw.dtype, device=device)
-
-
-@contextmanager
-def _default_is(generator: torch.Generator) -> Iterator[None]:
-    """Inside this block the GPU's default generator draws from the state of this one."""
-    default = torch.cuda.default_generators[generator.device.index or 0]
-    own = default.graphsafe_get_state()
-    default.graphsafe_set_state(generator)
-    try:
-        yield
-    finally:
-        default.graphsafe_set_state(own)
 
 
 # The parameters and buffers of models that are alike, one row per model, in one piece of memory.
@@ -256,26 +241,6 @@ class LaneSums:
 # One step of all trials of a group, from gathering its batches to adding up losses, without arguments.
 
 
-class Gradients:
-    """The gradients that an update works on: those of the step, or the sum where they are never reset."""
-
-    def __init__(self, setups: Sequence[Setup], rows: Tensor) -> None:
-        resets = [setup.settings.zero_grad for setup in setups]
-        self._resets = torch.tensor(resets, device=rows.device).unsqueeze(1)
-        self._all_reset = all(resets)
-        self.rows = torch.zeros_like(rows)
-        """Of the last step, or summed since the start of the trial; what parameters show as `.grad`."""
-
-    def taken_in(self, of_step: Tensor) -> Tensor:
-        """What the optimizer gets to see."""
-        if self._all_reset:
-            self.rows.copy_(of_step)
-            return of_step
-        # Not by a product: zero times a gradient that is not finite is none either.
-        self.rows.copy_(torch.where(self._resets, of_step, self.rows + of_step))
-        return self.rows.clone()
-
-
 @dataclass(frozen=True)
 class LaneGroup:
     """What the steps of a group share, whatever the size of their batches."""
@@ -283,7 +248,11 @@ class LaneGroup:
     setups: Sequence[Setup]
     stacked: Stacked
     update: LaneUpdate
-    gradients: Gradients
+    gradients: Tensor
+    """Of the last step, or summed since the start of a trial that never resets them; what parameters show
+    as `.grad`."""
+    resets: Tensor | None
+    """Which of the trials reset them, as a column; None: all do."""
     sums: LaneSums
     position: Tensor
     """The step of the epoch that comes next, on the device."""
@@ -308,10 +277,13 @@ class GroupStep:
         place = group.position if len(self.rows) > 1 else torch.zeros_like(group.position)
         losses, values, gradients = self.run(self.rows.index_select(0, place)[0])
         with torch.no_grad():
-            taken = group.gradients.taken_in(gradients)
+            if group.resets is not None:
+                # Not by a product: zero times a gradient that is not finite is none either.
+                gradients = torch.where(group.resets, gradients, group.gradients + gradients)
+            group.gradients.copy_(gradients)  # the update may use its own up
             if group.watch is not None:
-                group.watch.gradients_ready(group.stacked.by_name(taken))
-            group.update.step(taken)
+                group.watch.gradients_ready(group.stacked.by_name(gradients))
+            group.update.step(gradients)
             if group.watch is not None:
                 group.watch.update_ends()
             group.sums.add(group.position, losses, values, self.rows.shape[2])
