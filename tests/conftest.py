@@ -13,6 +13,7 @@ from command import Done, Verb
 from torchless import Torchless
 from training import HomedSetup, MakeSetup, homed
 from trainlab.analysis.document import Document
+from trainlab.analysis.finding import RunData
 from trainlab.cli import call as call_trainlab
 from trainlab.data.dataset import Dataset, Split
 from trainlab.execute.executors import LocalExecutor
@@ -185,10 +186,16 @@ def rich_folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 
 @pytest.fixture(scope="session")
-def reports(rich_folder: RunFolder) -> dict[str, Document]:
-    """Its report by language."""
+def rich(rich_folder: RunFolder) -> RunData:
+    """What its report is made from."""
     from rich_run import run_data
 
+    return run_data(rich_folder)
+
+
+@pytest.fixture(scope="session")
+def reports(rich: RunData) -> dict[str, Document]:
+    """Its report by language."""
     from trainlab.report.contents import report_of
 
-    return {lang: report_of(run_data(rich_folder), lang) for lang in ("en", "zh")}
+    return {lang: report_of(rich, lang) for lang in ("en", "zh")}

@@ -1,4 +1,4 @@
-"""A report that is handed in: the parts of a lab report, and whose text is whose, in every format.
+"""A report that is handed in: the parts of a lab report, whose text is whose, and whether it is the run's.
 
 Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report/test_lab_report.py
 """
@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 from accepted import assert_accepted
 from markdown_it import MarkdownIt
-from rich_run import rich_run, run_data
+from rich_run import rich_run
 
 from command import called
 from trainlab import __version__
 from trainlab.analysis.document import Document, OwnText, Paragraph, Section, Statements
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.finding import RunData
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
+from trainlab.report.handed_in import check_report, origin_in
 from trainlab.report.html import html_of
 from trainlab.report.lab_report import (
     HandIn,
@@ -30,6 +33,7 @@ from trainlab.report.lab_report import (
 )
 from trainlab.report.markdown import markdown_of
 from trainlab.report.pdf import pdf_of
+from trainlab.report.writing import write_report
 from trainlab.words import LANGUAGES, Words
 
 NOTES = """Before any heading.
@@ -52,12 +56,17 @@ x = 1
 ```
 """
 STUDENT = HandIn("Li Hua", "20260001", "AI Systems", NOTES)
+HERS = ("I want to see what the batch size does.", "批大小越大，每个样本越快。", "x = 1")
 PARTS = ["purpose", "environment", "method", "results", "discussion", "conclusion", "appendix"]
 
 
-def lab_report(folder: RunFolder, lang: str = "en", hand_in: HandIn = STUDENT) -> Document:
-    data = run_data(folder)
-    return lab_report_of(report_of(data, lang), data, hand_in)
+def with_notes(rich: RunData, lang: str = "en", hand_in: HandIn = STUDENT) -> Document:
+    return lab_report_of(report_of(rich, lang), rich, hand_in)
+
+
+@pytest.fixture(scope="module")
+def lab_reports(rich: RunData) -> dict[str, Document]:
+    return {lang: with_notes(rich, lang) for lang in LANGUAGES}
 
 
 def part(report: Document, name: str) -> Section:
@@ -68,43 +77,34 @@ def own_texts(section: Section) -> list[str]:
     return [p.text for b in section.all_blocks() if isinstance(b, OwnText) for p in b.parts]
 
 
-@pytest.fixture
-def folder(rich_folder: RunFolder) -> RunFolder:
-    return rich_folder
-
-
-def test_the_parts_come_in_the_order_of_a_lab_report(folder: RunFolder) -> None:
-    report = lab_report(folder, "zh")
+def test_the_parts_come_in_order_and_nothing_of_the_runs_report_is_lost(
+    reports: dict[str, Document], lab_reports: dict[str, Document]
+) -> None:
+    report = lab_reports["en"]
     assert [section.id for section in report.sections] == [f"lab-{name}" for name in PARTS]
     ids = [inner.id for section in report.sections for inner in (section, *section.sections)]
     assert len(ids) == len(set(ids))
-
-
-def test_nothing_of_the_runs_report_is_lost(folder: RunFolder) -> None:
-    plain, handed_in = report_of(run_data(folder)), lab_report(folder)
-    kept = list(handed_in.all_blocks())
-    lost = [block for block in plain.all_blocks() if block not in kept]
+    kept = list(report.all_blocks())
+    lost = [block for block in reports["en"].all_blocks() if block not in kept]
     # Links lead to the parts that their sections have become.
     assert [type(block) for block in lost] == [Statements]
     texts = {item.text for block in kept if isinstance(block, Statements) for item in block.items}
     assert all(item.text in texts for block in lost for item in block.items)  # type: ignore[union-attr]
 
 
-def test_notes_go_to_the_parts_their_headings_name_in_either_language(folder: RunFolder) -> None:
-    report = lab_report(folder)
-    assert own_texts(part(report, "purpose")) == ["I want to see what the batch size does."]
-    assert own_texts(part(report, "method")) == [
-        *("A detail", "first", "second, see the page (https://example.invalid/p)"),
-    ]
-    assert own_texts(part(report, "discussion")) == [
-        *("Before any heading.", "批大小越大，每个样本越快。", "Something of my own", "x = 1"),
-    ]
-    for name in ("environment", "results", "conclusion", "appendix"):
-        assert own_texts(part(report, name)) == []
-
-
-def test_headings_are_known_numbered_or_not() -> None:
-    for heading, name in {
+def test_notes_go_to_the_parts_their_headings_name_in_either_language(
+    lab_reports: dict[str, Document],
+) -> None:
+    expected = {
+        "purpose": ["I want to see what the batch size does."],
+        "method": ["A detail", "first", "second, see the page (https://example.invalid/p)"],
+        "discussion": [
+            *("Before any heading.", "批大小越大，每个样本越快。", "Something of my own", "x = 1"),
+        ],
+    }
+    for name in PARTS:
+        assert own_texts(part(lab_reports["en"], name)) == expected.get(name, [])
+    for heading, named in {
         "Purpose": "purpose",
         "2) METHODS": "method",
         "结论": "conclusion",
@@ -116,102 +116,85 @@ def test_headings_are_known_numbered_or_not() -> None:
         "实验总结": "conclusion",
         "Purposeful": None,
     }.items():
-        assert part_named(heading) == name, heading
+        assert part_named(heading) == named, heading
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_the_conclusion_is_drafted_from_the_answer_until_she_writes_one(
-    folder: RunFolder, lang: str
+    rich: RunData, lab_reports: dict[str, Document], lang: str, tmp_path: Path
 ) -> None:
-    drafted = part(lab_report(folder, lang), "conclusion").blocks
-    sentences = answer_sentences(run_data(folder), Words(lang))
+    drafted = part(lab_reports[lang], "conclusion").blocks
+    sentences = answer_sentences(rich, Words(lang))
     assert len(sentences) > 1
     assert [block.text for block in drafted[1:] if isinstance(block, Paragraph)] == sentences
     hers = HandIn("Li Hua", notes="# Conclusion\nLarger is faster.\n")
-    (own,) = part(lab_report(folder, lang, hers), "conclusion").blocks
+    (own,) = part(with_notes(rich, lang, hers), "conclusion").blocks
     assert isinstance(own, OwnText)
     assert "Li Hua" in own.label
     assert [piece.text for piece in own.parts] == ["Larger is faster."]
-
-
-def test_the_draft_of_notes_gives_each_text_its_place_again(
-    folder: RunFolder, tmp_path: Path
-) -> None:
-    path = tmp_path / "notes.md"
-    assert called("report", folder.path, "--draft", path, "--lang", "zh").code == 0
-    hand_in = HandIn("王喆", notes=read_notes(path))
-    report = lab_report(folder, "zh", hand_in)
-    sentences = answer_sentences(run_data(folder), Words("zh"))
+    # A draft of notes gives each text its place again, and is never overwritten.
+    path, run = tmp_path / "notes.md", rich.evidence.folder.path
+    assert called("report", run, "--draft", path, "--lang", lang).code == 0
+    notes = read_notes(path)
+    report = with_notes(rich, lang, HandIn("王喆", notes=notes))
     assert own_texts(part(report, "conclusion")) == sentences
     assert own_texts(part(report, "discussion")) == []
-    assert called("report", folder.path, "--draft", path).code == 2
-    assert read_notes(path) == hand_in.notes
+    assert called("report", run, "--draft", path).code == 2
+    assert read_notes(path) == notes
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_lab_report_reads_as_accepted(tmp_path: Path, lang: str) -> None:
-    made = markdown_of(lab_report(rich_run(tmp_path / "run"), lang))
+def test_the_lab_report_reads_as_accepted(lab_reports: dict[str, Document], lang: str) -> None:
+    made = markdown_of(lab_reports[lang])
     made = re.sub(r"<!-- handed-in .* -->", "<!-- handed-in ORIGIN -->", made)
     made = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", made.replace(__version__, "VERSION"))
     assert_accepted(f"lab_report.{lang}.md", made)
 
 
-HERS = ("I want to see what the batch size does.", "批大小越大，每个样本越快。", "x = 1")
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_what_she_wrote_is_marked_as_hers_in_html(folder: RunFolder, lang: str) -> None:
+def test_what_she_wrote_is_marked_as_hers_in_html_and_markdown(
+    lab_reports: dict[str, Document],
+) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    page = re.sub(r"<(script|style).*?</\1>", "", html_of(lab_report(folder, lang)), flags=re.S)
-    own = r'<div class="own">.*?</div>'
-    inside, outside = "".join(re.findall(own, page, re.S)), re.sub(own, "", page, flags=re.S)
-    assert inside.count("Li Hua") == 3
-    assert [text for text in HERS if text not in inside or text in outside] == []
-    assert "20260001" in outside
-    assert "SHA-256" in outside
-
-
-def test_what_she_wrote_is_marked_as_hers_in_markdown(folder: RunFolder) -> None:
-    told = MarkdownIt("commonmark").enable("table").render(markdown_of(lab_report(folder)))
-    quotes = re.findall(r"<blockquote>.*?</blockquote>", told, re.DOTALL)
-    rest = re.sub(r"<blockquote>.*?</blockquote>", "", told, flags=re.DOTALL)
-    hers = [quote for quote in quotes if "Li Hua" in quote]
-    assert len(hers) == 3
-    for text in HERS:
-        assert any(text in quote for quote in hers)
-        assert text not in rest
+    report = lab_reports["en"]
+    page = html_of(report)
+    told = MarkdownIt("commonmark").enable("table").render(markdown_of(report))
+    for text, own in (
+        (re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S), r'<div class="own">.*?</div>'),
+        (told, r"<blockquote>.*?</blockquote>"),
+    ):
+        hers = [quote for quote in re.findall(own, text, re.S) if "Li Hua" in quote]
+        rest = re.sub(own, "", text, flags=re.S)
+        assert len(hers) == 3
+        assert [one for one in HERS if one not in "".join(hers) or one in rest] == []
+        assert "20260001" in rest
+        assert "SHA-256" in rest
+    # The comparison has a section for each factor, which stands a level deeper here.
+    comparison = next(s for s in part(report, "results").sections if s.id == "comparison")
+    (deepest,) = comparison.sections
+    assert f'<h4 id="{deepest.id}">{deepest.title}</h4>' in page
+    assert f"#### {deepest.title}" in markdown_of(report)
 
 
 @pytest.mark.skipif(shutil.which("pdftotext") is None, reason="needs pdftotext")
-@pytest.mark.parametrize("lang", LANGUAGES)
 def test_what_she_wrote_stands_under_her_name_in_the_pdf(
-    folder: RunFolder, lang: str, tmp_path: Path
+    lab_reports: dict[str, Document], tmp_path: Path
 ) -> None:
     pytest.importorskip("typst", reason="needs trainlab[report]")
-    path = tmp_path / "report.pdf"
-    path.write_bytes(pdf_of(lab_report(folder, lang)))
+    path, words = tmp_path / "report.pdf", Words("zh")
+    path.write_bytes(pdf_of(lab_reports["zh"]))
     done = subprocess.run(["pdftotext", str(path), "-"], capture_output=True, check=True)
     told = done.stdout.decode()
-    label = Words(lang)("lab_written_by", author="Li Hua")
+    label = words("lab_written_by", author="Li Hua")
     assert told.count(label) == 3
     for text in HERS:
         assert text in told.replace("\n", " ") or text in told.replace("\n", "")
     first = told.index(label)
-    assert first < told.index("I want to see") < told.index(Words(lang)("lab_environment"), first)
+    assert first < told.index("I want to see") < told.index(words("lab_environment"), first)
 
 
-def test_nested_sections_are_in_every_format(folder: RunFolder) -> None:
-    """The comparison has a section for each factor, which stands a level deeper here."""
-    report = lab_report(folder)
-    comparison = next(s for s in part(report, "results").sections if s.id == "comparison")
-    (deepest,) = comparison.sections
-    assert f'<h4 id="{deepest.id}">{deepest.title}</h4>' in html_of(report)
-    assert f"#### {deepest.title}" in markdown_of(report)
-
-
-def test_a_name_that_the_bundled_font_lacks_does_not_stop_the_pdf(folder: RunFolder) -> None:
+def test_a_name_that_the_bundled_font_lacks_does_not_stop_the_pdf(rich: RunData) -> None:
     pytest.importorskip("typst", reason="needs trainlab[report]")
-    assert pdf_of(lab_report(folder, "zh", HandIn("王喆 😀"))).startswith(b"%PDF")
+    assert pdf_of(with_notes(rich, "zh", HandIn("王喆 😀"))).startswith(b"%PDF")
 
 
 def test_the_origin_is_read_back_and_nothing_else_is_taken_for_one() -> None:
@@ -229,3 +212,89 @@ def test_notes_that_are_missing_or_no_text_are_told(tmp_path: Path) -> None:
     (tmp_path / "gbk.md").write_bytes("实验目的".encode("gbk"))
     with pytest.raises(SpecError, match=r"--notes: .*gbk\.md is not UTF-8 text; save it as UTF-8"):
         read_notes(tmp_path / "gbk.md")
+
+
+# trainlab check: a report is the run's, or it is said where it is not.
+
+MEASURED = HandIn(
+    "李华", "20260001", "AI <Systems>", "# Discussion\nI measured 90.20% and once 12.34 s.\n"
+)
+
+
+@pytest.fixture(scope="module")
+def handed_in(rich_folder: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report as HTML and as Markdown."""
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    out = tmp_path_factory.mktemp("handed-in")
+    write_report(gather(rich_folder), out, ("html", "md"), "en", MEASURED)
+    return out
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.slow
+def test_a_report_as_it_was_written_is_the_runs_and_not_another_ones(
+    rich_folder: RunFolder, tmp_path: Path, lang: str
+) -> None:
+    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
+    pytest.importorskip("typst", reason="needs trainlab[report]")
+    other = rich_run(tmp_path / "other", step_ms=lambda trial, process: 2.5 + process)
+    for path in write_report(gather(rich_folder), tmp_path, ("html", "md", "pdf"), lang, MEASURED):
+        origin = origin_in(path.suffix, path.read_bytes())
+        assert origin is not None
+        assert (origin.hand_in, origin.lang) == (MEASURED, lang)
+        verdict = check_report(path, gather(rich_folder))
+        assert verdict.is_the_runs
+        assert verdict.differences == ()
+        assert verdict.own_numbers == ("12.34",)
+        verdict = check_report(path, gather(other))
+        assert not verdict.has_same_records
+        assert not verdict.is_the_runs
+        done = called("check", path, "--run", other.path, "--lang", "zh")
+        assert done.code == 1
+        assert "报告依据的不是这些记录" in done.stdout
+    # One that was not made for handing in can be checked too.
+    (path,) = write_report(gather(rich_folder), tmp_path / "plain", ("md",), lang)
+    assert check_report(path, gather(rich_folder)).is_the_runs
+
+
+@pytest.mark.parametrize("name", ["html", "md"])
+def test_a_changed_number_is_shown_beside_the_true_one_and_her_own_text_may_be_edited(
+    rich_folder: RunFolder, handed_in: Path, tmp_path: Path, name: str
+) -> None:
+    text = (handed_in / f"report.{name}").read_text()
+    true = re.search(r"9[0-5]\.\d\d", text)[0]  # type: ignore[index]
+    path = tmp_path / f"report.{name}"
+    path.write_text(text.replace(true, "99.98", 1))
+    done = called("check", path, "--run", rich_folder.path)
+    assert done.code == 1
+    assert "NOT what the run gives" in done.stdout
+    reported = next(line for line in done.stdout.splitlines() if "in the report:" in line)
+    expected = next(line for line in done.stdout.splitlines() if "from the run:" in line)
+    assert reported.partition(":")[2].strip() != expected.partition(":")[2].strip()
+    if name == "md":
+        assert "99.98" in reported
+        assert true in expected
+    path.write_text(text.replace("I measured", "On 77.77% of days I measured"))
+    verdict = check_report(path, gather(rich_folder))
+    assert verdict.is_the_runs, verdict.differences
+    assert verdict.own_numbers == ("77.77", "12.34")
+
+
+def test_a_record_changed_after_the_report_was_written_is_found(tmp_path: Path) -> None:
+    folder = rich_run(tmp_path / "run")
+    (path,) = write_report(gather(folder), folder.report_folder, ("md",), "en", STUDENT)
+    assert check_report(path, gather(folder)).is_the_runs
+    trial = folder.trial(folder.study().trials[0])
+    trial.curve_file.write_text(trial.curve_file.read_text().replace(", ", ",  ", 1))
+    verdict = check_report(path, gather(folder))
+    assert not verdict.has_same_records
+    assert not verdict.is_the_runs
+
+
+def test_what_is_no_report_or_lies_in_no_run_is_told(
+    rich_folder: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "report.md").write_text("# mine\n")
+    assert called("check", tmp_path / "report.md").code == 2
+    assert called("check", tmp_path / "report.docx", "--run", rich_folder.path).code == 2
+    assert not check_report(tmp_path / "report.md", gather(rich_folder)).is_the_runs
