@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 from rich.console import Console
 
 from trainlab.analysis.document import Document, Table
-from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import metric_curves
 from trainlab.analysis.overview import data_of
 from trainlab.cli.run_summary import Summary, evidence_json
@@ -49,34 +49,41 @@ def tables(document: Document, section: str) -> list[Table]:
     return [block for block in found.blocks if isinstance(block, Table)]
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("asked", [{}, {**VARY, "profile": True}], ids=["one", "varied"])
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A single run."""
+    return WatchedRun().write(tmp_path_factory.mktemp("one") / "run")
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """Two settings, profiled."""
+    return WatchedRun().write(tmp_path_factory.mktemp("varied") / "run", profile=True, **VARY)
+
+
 def test_nothing_is_said_of_settings_that_the_script_does_not_have(
-    lang: str, asked: dict[str, Any], tmp_path: Path
+    one: RunFolder, varied: RunFolder
 ) -> None:
-    run = WatchedRun().write(tmp_path / "run", **asked)
-    document = report_of(data_of(gather(run)), lang)
-    texts = [shown(run, lang), markdown_of(document)]
-    for text in texts:
-        told = text.replace(str(run.path), "").partition("\n## How to repeat it")[0]
-        told = re.sub(r"\S*trainlab\S*", "", told)
-        assert not FALSE.findall(told), FALSE.search(told)
+    for run in (one, varied):
+        for document in documents(run):
+            for text in (shown(run, document.lang), markdown_of(document)):
+                told = text.replace(str(run.path), "").partition("\n## How to repeat it")[0]
+                told = re.sub(r"\S*trainlab\S*", "", told)
+                assert not FALSE.findall(told), FALSE.search(told)
 
 
-def test_a_single_run_is_called_by_its_command_and_what_was_seen(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run")
-    first = shown(run, "en").splitlines()[0]
+def test_a_single_run_is_called_by_its_command_and_what_was_seen(one: RunFolder) -> None:
+    first = shown(one, "en").splitlines()[0]
     assert first == (
         "train: train.py --epochs 2, the CPU, 1 thread, batch 64, Adadelta lr 1, 149,418 parameters"
     )
-    english, chinese = documents(run)
+    english, chinese = documents(one)
     assert english.subtitle.startswith("train · script train.py --epochs 2 · ")
     assert chinese.subtitle.startswith("train · 脚本 train.py --epochs 2 · ")
 
 
-def test_the_time_by_part_adds_up_in_table_and_chart(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run", **VARY)
-    for document in documents(run):
+def test_the_time_by_part_adds_up_in_table_and_chart(varied: RunFolder, tmp_path: Path) -> None:
+    for document in documents(varied):
         time, step = tables(document, "script")
         assert len(time.columns) == 3
         for column in (1, 2):
@@ -87,14 +94,11 @@ def test_the_time_by_part_adds_up_in_table_and_chart(tmp_path: Path) -> None:
         assert sum(row["share"] for row in chart.spec["data"]["values"]) == pytest.approx(2)
         (colours,) = set(re.findall(r'"range": (\[[^]]*#[^]]*\])', json.dumps(chart.spec)))
         assert len(set(json.loads(colours))) == len(json.loads(colours))
-
-
-def test_many_settings_have_a_row_each(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": [1, 2, 4, 8, 16]})
+    # Many settings have a row each.
+    sizes = [1, 2, 4, 8, 16]
+    run = WatchedRun().write(tmp_path / "run", vary={"batch-size": sizes})
     time, _ = tables(documents(run)[0], "script")
-    assert [row.entries[0].text for row in time.rows] == [
-        f"batch-size={size}" for size in (1, 2, 4, 8, 16)
-    ]
+    assert [row.entries[0].text for row in time.rows] == [f"batch-size={size}" for size in sizes]
 
 
 def test_what_was_seen_has_a_row_each_and_settings_alike_stand_together(tmp_path: Path) -> None:
@@ -138,10 +142,21 @@ def test_what_was_seen_has_a_row_each_and_settings_alike_stand_together(tmp_path
     )
 
 
-def test_on_a_gpu_the_table_says_whose_time_it_is(tmp_path: Path) -> None:
+def test_a_table_says_whose_time_it_is(one: RunFolder, tmp_path: Path) -> None:
     on_gpu = WatchedRun(resolved=lambda trial: facts(trial) | {"device": "cuda"})
-    (time, _) = tables(documents(on_gpu.write(tmp_path / "run"))[0], "script")
+    (time, _) = tables(documents(on_gpu.write(tmp_path / "gpu"))[0], "script")
     assert "times of the host" in time.note
+    of_several = WatchedRun().write(tmp_path / "run", processes=2)
+    for document, alone, told in zip(
+        documents(of_several),
+        documents(one),
+        ("of the first of 2 processes", "rank 0"),
+        strict=True,
+    ):
+        (seen,) = tables(document, "seen")
+        assert told in seen.note
+        assert told in tables(document, "script")[0].note
+        assert told not in tables(alone, "seen")[0].note
 
 
 def test_how_seeds_were_given_and_how_to_repeat_it_are_those_of_a_script(tmp_path: Path) -> None:
@@ -149,18 +164,16 @@ def test_how_seeds_were_given_and_how_to_repeat_it_are_those_of_a_script(tmp_pat
     text = markdown_of(documents(run)[0])
     assert "run once per seed in every setting (2 seeds), each time in a fresh process" in text
     assert "its own option --seed was given the seed" in text
-    assert "```toml" not in text
-    assert "study.toml" not in text
-    assert "cost table" not in text, "there is none"
     assert "watched.json" in text
+    for not_there in ("```toml", "study.toml", "cost table"):
+        assert not_there not in text
     html_of(documents(run)[0])
 
 
 def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_do(
-    tmp_path: Path,
+    one: RunFolder,
 ) -> None:
-    run = WatchedRun().write(tmp_path / "run")
-    evidence = gather(run)
+    evidence = gather(one)
     script = evidence.study.script
     assert script is not None
     inside = script.model_copy(update={"from_inside": True})
@@ -168,33 +181,23 @@ def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_
     text = markdown_of(report_of(data_of(replace(evidence, study=study)), "en"))
     assert "trainlab seeded nothing and started nothing" in text
     assert "What comes of this loop, and where does its time go?" in text
-    assert "No comparison was left open" not in text, "there was none"
-    assert "side by side" not in text
-    assert "fresh process" not in text
-    assert "the start of its process" not in text
+    for untrue in (
+        *("No comparison was left open", "side by side", "fresh process"),
+        "the start of its process",
+    ):
+        assert untrue not in text
 
 
-def test_json_has_arguments_what_was_seen_and_seconds_by_part(tmp_path: Path) -> None:
-    evidence: Evidence = gather(WatchedRun().write(tmp_path / "run", **VARY))
-    told = from_json(to_json(evidence_json(evidence)))
+def test_json_and_exports_hold_what_was_seen_and_no_defaults(varied: RunFolder) -> None:
+    told = from_json(to_json(evidence_json(gather(varied))))
     assert told["script"]["arguments"] == ["--epochs", "2"]
-    (first, *_) = (one for one in told["trials"] if one["cell"] == "batch-size=16")
-    assert first["arguments"] == [
-        "--epochs",
-        "2",
-        "--batch-size",
-        "16",
-        "--seed",
-        str(first["seed"]),
-    ]
+    (first, *_) = (trial for trial in told["trials"] if trial["cell"] == "batch-size=16")
+    given = {"--epochs": "2", "--batch-size": "16", "--seed": str(first["seed"])}
+    assert first["arguments"] == [word for pair in given.items() for word in pair]
     assert first["seen"]["optimizer"] == "Adadelta"
     assert sum(first["parts_s"].values()) == pytest.approx(first["wall_s"])
     assert first["overhead_s"] == pytest.approx(0.0055)
-
-
-def test_exports_hold_what_was_seen_and_no_defaults(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run", profile=True, **VARY)
-    exported = tables_of(gather(run), run)
+    exported = tables_of(gather(varied), varied)
     for name in ("results", "cost"):
         columns = set(exported[name].columns)
         assert {"script.batch-size", "seen.optimizer", "seen.batch_size"} <= columns, name
@@ -216,24 +219,18 @@ def test_without_a_loader_no_epoch_is_made_up(tmp_path: Path) -> None:
     assert "an epoch of training took" not in told
 
 
-@pytest.mark.parametrize(
-    ("lang", "mean", "last"),
-    [
-        ("en", "on average over the last 4 updates", "after 40 updates"),
-        ("zh", "在最后 4 次更新中平均", "训练 40 次更新后"),
-    ],
-)
-def test_a_loss_without_passes_is_called_the_mean_it_is(
-    lang: str, mean: str, last: str, tmp_path: Path
-) -> None:
+def test_a_loss_without_passes_is_called_the_mean_it_is(tmp_path: Path) -> None:
     """A metric that the script printed at its end is none."""
-    for metric, told in (("train/loss", mean), ("test/accuracy", last)):
+    mean = {"en": "on average over the last 4 updates", "zh": "在最后 4 次更新中平均"}
+    last = {"en": "after 40 updates", "zh": "训练 40 次更新后"}
+    for metric, told, other in (("train/loss", mean, last), ("test/accuracy", last, mean)):
         run = WatchedRun(
             resolved=without_a_loader, final=lambda trial, name=metric: {name: 0.41}, epochs=1
         ).write(tmp_path / metric.replace("/", "-"))
-        text = " ".join(shown(run, lang).split())
-        assert told in text
-        assert ({mean, last} - {told}).pop() not in text
+        for lang in LANGUAGES:
+            text = " ".join(shown(run, lang).split())
+            assert told[lang] in text
+            assert other[lang] not in text
 
 
 def with_steps(run: RunFolder, number: int) -> RunFolder:
@@ -293,19 +290,3 @@ def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path
     text = " ".join(shown(run, "en").split())
     assert "and no update of a model was seen in it: does it train, with these arguments?" in text
     assert "training 0.0%" not in text
-
-
-@pytest.mark.parametrize(
-    ("lang", "told"), [("en", "of the first of 2 processes"), ("zh", "rank 0")]
-)
-def test_whose_records_are_shown_is_said_where_torchrun_started_several(
-    lang: str, told: str, tmp_path: Path
-) -> None:
-    run = WatchedRun().write(tmp_path / "run", processes=2)
-    document = report_of(data_of(gather(run)), lang)
-    (seen,) = tables(document, "seen")
-    assert told in seen.note
-    assert told in tables(document, "script")[0].note
-    alone = WatchedRun().write(tmp_path / "alone")
-    (seen,) = tables(report_of(data_of(gather(alone)), lang), "seen")
-    assert told not in seen.note
