@@ -3,14 +3,13 @@
 import io
 import json
 import statistics
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from rich_run import SUBSET, rich_data, rich_report, rich_run, rich_study, run_data, section_of
+from rich_run import SUBSET, rich_report, rich_run, run_data, section_of
 
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.cost import cost_table
@@ -24,8 +23,10 @@ from trainlab.analysis.document import (
     Table,
 )
 from trainlab.analysis.evidence import gather
-from trainlab.plan import Trial
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.method import Overhead, overhead_text
 from trainlab.record.run_folder import RunFolder
+from trainlab.record.schema import note
 from trainlab.report.contents import report_of
 from trainlab.report.repeat import study_file, typed_command
 from trainlab.report.terminal import print_blocks
@@ -62,51 +63,39 @@ def test_a_study_without_cost_has_no_sections_about_it(tmp_path: Path) -> None:
     assert told == ["answer", "environment", "learning", "comparison", "method", "repeat", "files"]
 
 
-def test_the_answer_has_at_most_five_lines_and_says_what_differs(reports: Reports) -> None:
-    told, chart = section_of(reports["en"], "answer").blocks
+def test_the_answer_has_at_most_five_lines_that_lead_to_sections(reports: Reports) -> None:
+    report = reports["en"]
+    answer = section_of(report, "answer")
+    told, chart = answer.blocks
     assert isinstance(told, Statements)
     assert isinstance(chart, Figure)
     assert 1 < len(told.items) <= 5
     assert any("best test accuracy: 95.2%" in one.text for one in told.items)
     assert told.items[0].text == "Batch 64 trains 19 times as fast per sample as batch 1."
-
-
-def test_every_sentence_of_the_answer_leads_to_a_section(reports: Reports) -> None:
-    report = reports["en"]
     ids = {one.id for section in report.sections for one in (section, *section.sections)}
-    told = [b for b in section_of(report, "answer").all_blocks() if isinstance(b, Statements)]
-    links = [item.section for block in told for item in block.items]
+    lists = [block for block in answer.all_blocks() if isinstance(block, Statements)]
+    links = {item.section for block in lists for item in block.items}
     assert links
-    assert set(links) <= ids
+    assert links <= ids
 
 
-def test_what_is_open_ends_the_answer_with_its_command(tmp_path: Path) -> None:
-    report = report_of(rich_data(tmp_path / "run", study=rich_study(seeds=1)))
-    last = section_of(report, "answer").sections[-1]
-    assert last.id == "open"
-    (told,) = last.blocks
-    assert isinstance(told, Statements)
-    assert told.items[0].command == "trainlab run --seeds 3"
-    assert "one seed cannot show a difference" in told.items[0].text
-
-
-def some_unfinished(trial: Trial) -> str:
-    states = {2: "failed", 3: "interrupted", 4: "pending", 5: "diverged"}
-    return states.get(trial.seed, "done") if trial.kind == "learn" else "done"
-
-
-def test_an_unfinished_run_says_so_at_the_top_and_its_trials_appear_as_what_they_are(
+def test_trials_that_went_wrong_appear_as_what_they_are_and_notes_do_not_hide_among_them(
     tmp_path: Path,
 ) -> None:
-    report = rich_report(tmp_path / "run", state=some_unfinished)
-    told = [notice.text for notice in report.notices if notice.tone == "failure"]
-    for text, word in zip(told, ("not finished", "failed", "Interrupted"), strict=True):
-        assert word in text
-    trouble = section_of(report, "trouble").blocks[0]
+    states = {2: "failed", 3: "interrupted", 4: "pending", 5: "diverged"}
+    folder = rich_run(
+        tmp_path / "run",
+        state=lambda trial: states.get(trial.seed, "done") if trial.kind == "learn" else "done",
+    )
+    for trial in folder.trials():
+        noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
+        folder.trial(trial.id).write(noted)
+    trouble = section_of(report_of(run_data(folder)), "trouble").blocks[0]
     assert isinstance(trouble, Table)
-    states = [row.entries[1].text for row in trouble.rows]
-    assert sorted(states) == sorted(3 * ["failed", "interrupted", "not run", "diverged"])
+    told = [row.entries[1].text for row in trouble.rows]
+    assert sorted(told) == sorted(3 * ["failed", "interrupted", "not run", "diverged"])
     assert any("RuntimeError: it broke" in row.entries[3].text for row in trouble.rows)
+    assert not any("TensorBoard" in row.entries[3].text for row in trouble.rows)
 
 
 def test_a_subset_is_never_passed_off_as_the_full_set(tmp_path: Path) -> None:
@@ -150,30 +139,6 @@ def test_every_number_of_the_learn_table_is_the_mean_of_the_records(
         assert row.entries[2].text.startswith(metric_value("test/accuracy", mean.value))
 
 
-def test_every_number_of_a_finding_is_in_its_sentence_as_the_records_have_it(
-    rich_folder: RunFolder,
-) -> None:
-    folder, data = rich_folder, run_data(rich_folder)
-    trials = {trial.id: trial for trial in folder.trials()}
-    told = [finding.sentence(Words("en")) for finding in data.findings]
-    for size in (16, 64):
-        means = [
-            statistics.fmean(
-                trials[f"learn-batch_size={one}-seed{seed}"].final["test/accuracy"] or 0
-                for seed in range(1, 9)
-            )
-            for one in (1, size)
-        ]
-        arrow = " → ".join(f"{100 * mean:.2f}%" for mean in means)
-        assert any(f"batch_size 1 → {size}: test accuracy {arrow}" in text for text in told)
-        peaks = [
-            folder.trial(f"cost-train-batch_size={one}-layers").memory.read().peak_bytes / 2**20
-            for one in (1, size)
-        ]
-        arrow = " → ".join(figure(peak) for peak in peaks)
-        assert any(f"1 → {size}: a training step needs {arrow} MiB" in text for text in told)
-
-
 def test_operator_tables_hold_all_operators_and_show_ten(reports: Reports) -> None:
     found = [t for t in tables_of(reports["en"]) if t.caption.startswith("Top operators")]
     assert len(found) == 6
@@ -207,25 +172,6 @@ def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str,
     assert question.probes == study.probes
 
 
-@pytest.mark.slow
-def test_a_report_needs_no_torch(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", study=rich_study(seeds=1))
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from trainlab.lab import open_run\n"
-        "from trainlab.report.writing import write_report\n"
-        "run = open_run(Path(sys.argv[1]))\n"
-        "write_report(run.evidence(), run.report_folder, ('html', 'md', 'pdf'))\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    pytest.importorskip("typst", reason="needs trainlab[report]")
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(folder.path)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_the_command_is_told_without_where_trainlab_is_installed() -> None:
     for program in ("/opt/venv/bin/trainlab", "src/trainlab/__main__.py"):
         assert typed_command(f"{program} run mnist-lab") == "trainlab run mnist-lab"
@@ -239,11 +185,11 @@ def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
 
 
 def test_a_sentence_that_says_no_more_than_its_row_is_left_out(
-    rich_folder: RunFolder, reports: Reports
+    rich: RunData, reports: Reports
 ) -> None:
-    data, report = run_data(rich_folder), reports["en"]
+    report = reports["en"]
     told = {p.text for b in report.all_blocks() if isinstance(b, Bullets) for p in b.items}
-    rows = [one for one in data.findings if one.kind in ("effect", "no_reset", "cost", "memory")]
+    rows = [one for one in rich.findings if one.kind in ("effect", "no_reset", "cost", "memory")]
     assert {one.of_kind.repeats_row(one) for one in rows} == {True}
     assert not told & {one.sentence(Words("en")) for one in rows}
     (table,) = (t for t in tables_of(report) if t.caption.startswith("Levels of batch size"))
@@ -299,3 +245,64 @@ def test_a_step_of_several_batches_is_not_called_a_batch(tmp_path: Path) -> None
         table = cost_table(evidence, Words("en"))
         assert heading in [column.heading for column in table.columns]
         assert ("one update" in table.note) == (accumulate > 1)
+
+
+def test_a_heading_names_what_there_is(tmp_path: Path) -> None:
+    for heading, metrics in {
+        "Loss and accuracy": ("test/loss", "test/accuracy"),
+        "Loss and metrics": ("test/loss", "test/mae"),
+        "Loss": ("train/loss", "test/loss"),
+    }.items():
+        made = Fabricated(final=lambda trial, names=metrics: dict.fromkeys(names, 0.5))
+        report = report_of(run_data(made.write(tmp_path / heading, made_study())))
+        assert section_of(report, "learning").title == heading
+    made = Fabricated(step_points=3)
+    report = report_of(run_data(made.write(tmp_path / "steps", made_study())))
+    (figure,) = (one for one in report.figures() if one.id == "trend-train-loss")
+    assert "at the last logged step it is base: 0.5" in figure.alt
+    assert "the table has the mean over the last epoch" in figure.note
+
+
+# What a report says about how it measured: only what the records show.
+
+
+def loaded(folder: RunFolder, **load: Any) -> RunFolder:
+    """With this load during every measurement."""
+    for trial in folder.trials():
+        file = folder.trial(trial.id).cost
+        if file.exists():
+            record = file.read()
+            meanwhile = record.load.model_copy(update=load)
+            file.write(record.model_copy(update={"load": meanwhile}))
+    return folder
+
+
+def method_text(folder: RunFolder) -> str:
+    blocks = section_of(report_of(run_data(folder)), "method").blocks
+    return " ".join(block.text for block in blocks if isinstance(block, Paragraph))
+
+
+def test_the_method_tells_what_else_ran_and_what_was_compared(tmp_path: Path) -> None:
+    text = method_text(loaded(rich_run(tmp_path / "r"), others_cores=0.83, stolen_cores=0.11))
+    assert "alone on the machine" not in text
+    assert "other programs kept 0.83 cores busy" in text
+    assert "took 0.11 away" in text
+    assert "differs between compared settings" in text
+    single = Fabricated().write(tmp_path / "one", made_study(seeds=(1, 2)))
+    assert "differs between compared settings" not in method_text(single)
+    for num_pairs, is_range in ((5, True), (6, False)):
+        overhead = Overhead("layers", 0.1, 0.05, 0.2, num_pairs)
+        assert ("range +5.0%, +20.0%" in overhead_text([overhead], Words("en"))) == is_range
+
+
+def test_unstable_measurements_with_trained_weights_are_told_from_the_others(
+    tmp_path: Path,
+) -> None:
+    study = made_study(cost={"processes": 3, "weights": "both"}, vary={"lr": (0.1, 0.01)})
+    folder = Fabricated(step_ms=lambda t, process: 2.0 + process).write(tmp_path / "r", study)
+    report = report_of(run_data(loaded(folder, others_cores=1.5)))
+    caption = Words("en")("warning_table")
+    (table,) = (one for one in tables_of(report) if one.caption.startswith(caption))
+    names = [row.entries[0].text for row in table.rows]
+    assert len(names) == len(set(names))
+    assert {"lr=0.01 (trained weights)", "lr=0.01"} <= set(names)

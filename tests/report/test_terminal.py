@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from varied_run import grid_run, learn_run
 
+from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Entry, Paragraph, Table
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.overview import data_of, findings, shortened
+from trainlab.analysis.finding import RunData
+from trainlab.analysis.overview import data_of, shortened
 from trainlab.analysis.tables import bullets, name, table_of, value
 from trainlab.cli.run_summary import Summary
 from trainlab.record.schema import note
@@ -29,9 +30,8 @@ def printed(console_width: int, show: object) -> str:
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_no_character_of_a_sentence_is_lost_at_any_width(lang: str, tmp_path: Path) -> None:
-    words = Words(lang)
-    shown = findings(gather(grid_run(tmp_path / "run")))
+def test_no_character_of_a_sentence_is_lost_at_any_width(lang: str, rich: RunData) -> None:
+    words, shown = Words(lang), rich.findings
     sentences = [one.sentence(words) for one in shown]
     for width in range(70, 141, 5):
         text = printed(width, lambda c: print_blocks(c, [bullets(shown, words)], words))
@@ -41,34 +41,18 @@ def test_no_character_of_a_sentence_is_lost_at_any_width(lang: str, tmp_path: Pa
 
 
 def test_a_note_is_told_once_with_its_number_of_trials(tmp_path: Path) -> None:
-    folder = grid_run(tmp_path / "run")
+    folder = Fabricated().write(tmp_path / "run", made_study(vary={"lr": (0.1, 0.2)}))
     for trial in folder.trials():
         noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
         folder.trial(trial.id).write(noted)
-    evidence, words = gather(folder), Words("en")
-    told = printed(200, lambda console: Summary(console, data_of(evidence), words).print_remarks())
-    assert told == ("24 of 24 trials: sample inputs: not images, so TensorBoard has no picture\n")
-    document = report_of(data_of(evidence), "en")
-    sections = {section.id: section for section in document.sections}
+    data, words = data_of(gather(folder)), Words("en")
+    told = printed(200, lambda console: Summary(console, data, words).print_remarks())
+    assert told == "6 of 6 trials: sample inputs: not images, so TensorBoard has no picture\n"
+    sections = {section.id: section for section in report_of(data, "en").sections}
     assert "trouble" not in sections, "every trial ended well"
     (table,) = sections["notes"].blocks
     assert isinstance(table, Table)
-    assert [entry.text for entry in table.rows[0].entries][1:] == ["24"]
-
-
-def test_notes_do_not_hide_among_the_trials_that_went_wrong(tmp_path: Path) -> None:
-    folder = learn_run(tmp_path / "run")
-    for trial in folder.trials():
-        noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
-        folder.trial(trial.id).write(noted)
-    document = report_of(data_of(gather(folder)), "en")
-    trouble = next(section for section in document.sections if section.id == "trouble")
-    table = trouble.blocks[0]
-    assert isinstance(table, Table)
-    assert {row.entries[1].text for row in table.rows} == {
-        *("diverged", "failed", "interrupted", "not run")
-    }
-    assert not any("TensorBoard" in row.entries[3].text for row in table.rows)
+    assert [entry.text for entry in table.rows[0].entries][1:] == ["6"]
 
 
 def test_a_long_error_is_cut_after_a_word() -> None:
