@@ -3,18 +3,17 @@
 import itertools
 from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from asking import groups_of, study_of
-from trainlab.execute.executors import _Host, executor_for
+from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import start_run
-from trainlab.plan import Group, Trial
+from trainlab.execute.retries import Retries
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
-from trainlab.spec import CostSpec, TrainSpec
+from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 
 SPEC = CostSpec(
@@ -128,10 +127,11 @@ tiny = dataclasses.replace(tiny, loss=dies)
     assert told == {"batch_size=4"}
 
 
-def test_a_bench_that_memory_ran_out_for_stands_ready_in_pairs() -> None:
+def test_a_bench_that_memory_ran_out_for_is_run_once_more(tiny_file: Path, tmp_path: Path) -> None:
     died = Mock(has_died=True, ran_out_of_memory=True, was_ended_from_outside=False)
-    alive = Mock(has_died=False)
-    trial = Trial(id="t", workload="w", seed=1, settings=TrainSpec(epochs=1))
-    groups = [Group(trials=(trial.model_copy(update={"id": n}),), is_alone=True) for n in "abc"]
-    host = _Host(RunFolder(Path("unread")), cast(Any, None), cast(Any, None), None)
-    assert host._ready_again([alive, died, Mock(has_died=False)], groups) == 2
+    run = started(tiny_file, tmp_path / "r", cells=2)
+    groups = groups_of(run)[:4]
+    retries, alive = Retries(run), Mock(has_died=False)
+    assert not retries.is_for_bench(groups[:2], [alive, died]), "fewer cannot stand ready"
+    assert retries.is_for_bench(groups, [alive, died, alive, alive])
+    assert not retries.is_for_bench(groups, [alive, died, alive, alive])

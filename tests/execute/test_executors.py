@@ -9,12 +9,11 @@ from asking import groups_of, study_of
 from children import children
 from trainlab.errors import SpecError
 from trainlab.execute.executors import Executor, executor_for
-from trainlab.execute.jobs import EXECUTORS
+from trainlab.execute.jobs import EXECUTORS, check_place
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import Json
 from trainlab.spec import CostSpec
-from trainlab.train.callbacks import Instrument
 from trainlab.train.loader import Loader
 
 QUICK = CostSpec(
@@ -101,9 +100,9 @@ def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(tiny_file
 
 def test_what_no_executor_can_do_is_refused() -> None:
     with pytest.raises(SpecError, match=f"--on: got 'moon', must be one of {', '.join(EXECUTORS)}"):
-        executor_for("moon", Loader())
-    with pytest.raises(SpecError, match="instruments: cannot go to another process"):
-        executor_for("processes", Loader(), [Instrument()])
+        check_place("moon", 1)
+    with pytest.raises(SpecError, match="--on: got 'processes', but instruments cannot go to"):
+        check_place("processes", 1, has_instruments=True)
 
 
 @pytest.mark.slow

@@ -13,13 +13,13 @@ from typing import Any
 from trainlab.errors import MOST_SAID, Interrupted, said_by
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
-from trainlab.machine.device import OUT_OF_MEMORY, is_out_of_memory
+from trainlab.machine.device import is_out_of_memory
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.files import LineWriter, make_folder
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.schema import Note, note
 from trainlab.record.study_record import Event
-from trainlab.record.trial_record import DataRecord, Failure, TrialRecord
+from trainlab.record.trial_record import OUT_OF_MEMORY, DataRecord, Failure
 from trainlab.train.callbacks import Progress
 from trainlab.train.checkpoints import CheckpointedTrial
 from trainlab.train.setup import Setup
@@ -97,20 +97,6 @@ class Attempt:
 
     def end(self) -> None:
         """Records how the trial ended."""
-        ended = self._ended()
-        with signals_held():
-            self.folder.end(ended)
-            self._is_open = False
-            if ended.is_finished:
-                self.folder.remove_checkpoints()
-
-    def interrupt(self) -> None:
-        """Records that it was interrupted, where it has begun and not ended."""
-        if self._is_open:
-            self._raised = self._raised or Interrupted()
-            self.end()
-
-    def _ended(self) -> TrialRecord:
         progress, state = self.progress, self.progress.state
         if self._raised is not None:
             state = "interrupted" if self.is_interrupted else "failed"
@@ -128,7 +114,18 @@ class Attempt:
             "error": self._failure,
             "notes": tuple(self.notes),
         }
-        return self._record.model_copy(update=outcome)
+        ended = self._record.model_copy(update=outcome)
+        with signals_held():
+            self.folder.end(ended)
+            self._is_open = False
+            if ended.is_finished:
+                self.folder.remove_checkpoints()
+
+    def interrupt(self) -> None:
+        """Records that it was interrupted, where it has begun and not ended."""
+        if self._is_open:
+            self._raised = self._raised or Interrupted()
+            self.end()
 
     @property
     def is_interrupted(self) -> bool:
@@ -164,28 +161,23 @@ def _failure(error: BaseException, place: str) -> Failure:
     mistake = mistake_in(error, place)
     if mistake is None:
         mistake = UserMistake("", "", type(error).__name__, said_by(error), "")
+    lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
+    cut = (line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
+    texts = {
+        "message": mistake.message,
+        "traceback": mistake.trace or "".join(cut),
+        "line": mistake.line,
+    }
     return Failure(
         kind=OUT_OF_MEMORY if is_out_of_memory(error) else mistake.kind,
-        message=_writable(mistake.message),
-        traceback=_writable(mistake.trace or _traceback(error)),
         field=mistake.field,
-        line=_writable(mistake.line),
+        # What is not valid Unicode, no file can hold.
+        **{name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()},
     )
-
-
-def _writable(text: str) -> str:
-    """The text as it can be written to a file: what is not valid Unicode is escaped."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _now(timespec: str = "seconds") -> str:
     return datetime.now(UTC).isoformat(timespec=timespec)
-
-
-def _traceback(error: BaseException) -> str:
-    """As Python prints it; lines that are too long are cut."""
-    lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
-    return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
 
 
 class EventWriter:

@@ -22,9 +22,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,9 +33,9 @@ from trainlab.execute.launch import tail_of
 from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import raise_told
 from trainlab.extras import import_extra
-from trainlab.plan import Group
+from trainlab.plan import Group, trials_of
 from trainlab.record.files import replacing
-from trainlab.record.run_folder import RunFolder
+from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.trial_record import Failure, State
 from trainlab.spec import Spec, Study, TrainSpec
 
@@ -55,8 +55,8 @@ AUTH_VARIABLE, TOKEN_VARIABLE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 SLURM_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "srun")
 LOOK_EVERY_S = 2.0
 """Between two looks at Slurm's queue, which all users share."""
-MOST_IN_ARRAY = 1000
-"""Slurm's own limit unless its administrator has raised it."""
+MOST_SHARES = 1000
+"""Slurm's own limit of an array, unless its administrator has raised it."""
 GRACE_S = 20
 """Between the polite kill at a time limit and the hard one."""
 
@@ -76,14 +76,15 @@ class Share(Spec):
     path: tuple[str, ...] = ()
     """Where the driver finds modules, looked at last."""
 
+    @property
+    def trials(self) -> tuple[TrialFolder, ...]:
+        """Of all its groups."""
+        return tuple(map(RunFolder(Path(self.run)).trial, (t.id for t in trials_of(self.groups))))
+
     def left(self) -> tuple[Group, ...]:
         """Its groups with a trial that has not ended."""
-        run = RunFolder(Path(self.run))
-        return tuple(
-            group
-            for group in self.groups
-            if any(run.trial(trial_id).read().state in UNENDED for trial_id in group.ids)
-        )
+        open_ids = {folder.path.name for folder in self.trials if folder.read().state in UNENDED}
+        return tuple(group for group in self.groups if open_ids.intersection(group.ids))
 
 
 class Preflight(Spec):
@@ -104,15 +105,17 @@ class Needs:
     gpus: int = 0
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(eq=False)
+class Task:
     """A share as the cluster gets it."""
 
     share: Share
-    file: Path
     needs: Needs
-    tries: int
+    file: Path
+    tries: int = 1
     """How often it has been given to the cluster, this time included."""
+    name: Any = None
+    """What the cluster calls it, once it has it."""
 
     @property
     def log(self) -> Path:
@@ -121,7 +124,7 @@ class Request:
 
 
 class Cluster(Protocol):
-    """Starts tasks somewhere, each for a share; how a task is named is its own matter."""
+    """Starts tasks somewhere."""
 
     def ask(self, text: str, needs: Needs) -> str:
         """Gives the text to `trainlab.execute.node preflight` on a node; what that answers."""
@@ -129,13 +132,13 @@ class Cluster(Protocol):
     def num_slots(self, needs: Needs) -> int:
         """About how many tasks with these needs run at a time."""
 
-    def submit(self, requests: Sequence[Request]) -> Sequence[Any]:
-        """A task for each."""
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Starts them, and gives them their names."""
 
-    def has_ended(self, task: Any) -> bool:
+    def has_ended(self, task: Task) -> bool:
         """However it ended: what came of it is in the run folder."""
 
-    def cancel(self, task: Any) -> None:
+    def cancel(self, task: Task) -> None:
         """Asks it to close its records and end; returns at once."""
 
     def close(self) -> None:
@@ -159,23 +162,22 @@ class ClusterExecutor:
         return tuple(told["devices"])
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        waiting = [(share, 1) for share in self._shares(run, groups)]
-        sent: list[tuple[Request, Any]] = []
+        waiting = [self._task(run, share) for share in self._shares(run, groups)]
+        sent: list[Task] = []
         try:
             while (waiting or sent) and not is_over():
-                ready = [one for one in waiting if _has_weights(run, one[0])]
-                waiting = [one for one in waiting if one not in ready]
-                requests = [self._request(run, share, tries) for share, tries in ready]
-                tasks = self._cluster.submit(requests) if requests else ()
-                sent += zip(requests, tasks, strict=True)
-                ended = [one for one in sent if self._cluster.has_ended(one[1])]
-                sent = [one for one in sent if one not in ended]
-                for request, _ in ended:
-                    waiting += _lost(run, request)
+                ready = [task for task in waiting if _has_weights(run, task.share)]
+                if ready:
+                    self._cluster.submit(ready)
+                    sent += ready
+                ended = [task for task in sent if self._cluster.has_ended(task)]
+                sent = [task for task in sent if task not in ended]
+                again = filter(None, (self._lost(run, task) for task in ended))
+                waiting = [*(task for task in waiting if task not in ready), *again]
                 if not ended:
                     time.sleep(POLL_S)
         finally:
-            self._end(run, sent)
+            self._end(sent)
 
     def close(self) -> None:
         self._cluster.close()
@@ -197,57 +199,55 @@ class ClusterExecutor:
             if not group.is_alone:
                 by_size.setdefault((group.threads or 1, group.processes), []).append(group)
         for (threads, _), some in by_size.items():
-            needs = _needs(some, threads)
-            number = min(len(some), SHARES_PER_SLOT * self._cluster.num_slots(needs))
+            num_slots = self._cluster.num_slots(_needs(some, threads))
+            number = min(len(some), SHARES_PER_SLOT * num_slots, MOST_SHARES)
             shares += [
                 whole.model_copy(update={"groups": tuple(some[first::number]), "threads": threads})
                 for first in range(number)
             ]
         return shares
 
-    def _request(self, run: RunFolder, share: Share, tries: int) -> Request:
+    def _task(self, run: RunFolder, share: Share, tries: int = 1) -> Task:
         file = run.shares_folder / f"{self._token}-{next(self._numbers)}.json"
         file.parent.mkdir(exist_ok=True)
         with replacing(file) as part:
             part.write_text(share.model_dump_json())
-        return Request(share, file, _needs(share.groups, share.threads), tries)
+        return Task(share, _needs(share.groups, share.threads), file, tries)
 
-    def _end(self, run: RunFolder, sent: Sequence[tuple[Request, Any]]) -> None:
+    def _lost(self, run: RunFolder, ended: Task) -> Task | None:
+        """What an ended task has left undone and may be tried again; else it is recorded as failed."""
+        if not (left := ended.share.left()):
+            return None
+        if ended.tries < MOST_TRIES:
+            return self._task(run, ended.share.model_copy(update={"groups": left}), ended.tries + 1)
+        message = f"its task on the cluster was lost {ended.tries} times"
+        failure = Failure(kind="TaskLost", message=message, traceback=tail_of(ended.log))
+        _record_left(ended.share, UNENDED, "failed", failure)
+        return None
+
+    def _end(self, left: list[Task]) -> None:
         """Cancels what still runs, waits for its records, and writes those that it could not."""
-        left = [task for _, task in sent]
-        for task in left:
+        cancelled = tuple(left)
+        for task in cancelled:
             self._cluster.cancel(task)
         deadline_s = time.monotonic() + CANCELLED_S
         while left and time.monotonic() < deadline_s:
             left = [task for task in left if not self._cluster.has_ended(task)]
             time.sleep(POLL_S / 5)
-        for request, _ in sent:
-            _record_left(run, request.share, ("running",), "interrupted", None)
+        for task in cancelled:
+            _record_left(task.share, {"running"}, "interrupted", None)
 
 
 def _has_weights(run: RunFolder, share: Share) -> bool:
     """Whether the trials whose weights it starts from have ended."""
-    needed = {trial.weights_of for group in share.groups for trial in group.trials} - {None}
+    needed = {trial.weights_of for trial in trials_of(share.groups)} - {None}
     return all(run.trial(str(one)).read().state not in UNENDED for one in needed)
 
 
-def _lost(run: RunFolder, ended: Request) -> list[tuple[Share, int]]:
-    """What an ended task has left undone and may be tried again; else it is recorded as failed."""
-    if not (left := ended.share.left()):
-        return []
-    if ended.tries < MOST_TRIES:
-        return [(ended.share.model_copy(update={"groups": left}), ended.tries + 1)]
-    message = f"its task on the cluster was lost {ended.tries} times"
-    failure = Failure(kind="TaskLost", message=message, traceback=tail_of(ended.log))
-    _record_left(run, ended.share, tuple(UNENDED), "failed", failure)
-    return []
-
-
 def _record_left(
-    run: RunFolder, share: Share, states: Sequence[State], state: State, error: Failure | None
+    share: Share, states: Container[State], state: State, error: Failure | None
 ) -> None:
-    for trial_id in (one for group in share.groups for one in group.ids):
-        folder = run.trial(trial_id)
+    for folder in share.trials:
         if (record := folder.read()).state in states:
             folder.end(record.model_copy(update={"state": state, "error": error}))
 
@@ -277,21 +277,16 @@ class RayCluster:
         self._ray: Any = import_extra("ray", "--on ray", "ray")
         self._is_ours = not self._ray.is_initialized()
         if self._is_ours:
-            self._connect(address)
+            here: dict[str, Any] = {"address": "local", "include_dashboard": False}
+            quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
+            try:
+                self._ray.init(**({"address": address} if address else here), **quiet)
+            except Exception as error:
+                reason = str(error).strip().partition("\n")[0]
+                what = f"Ray at {address} does not answer" if address else "Ray does not start here"
+                raise SpecError([f"--on: {what}: {reason}"]) from error
         self._run = self._ray.remote(max_retries=0)(_run_node)
         self._ask = self._ray.remote(max_retries=0)(_ask_node)
-
-    def _connect(self, address: str) -> None:
-        where = (
-            {"address": address} if address else {"address": "local", "include_dashboard": False}
-        )
-        quiet = {"logging_level": "ERROR", "log_to_driver": False, "configure_logging": False}
-        try:
-            self._ray.init(**where, **quiet)
-        except Exception as error:
-            reason = str(error).strip().partition("\n")[0]
-            what = f"Ray at {address} does not answer" if address else "Ray does not start here"
-            raise SpecError([f"--on: {what}: {reason}"]) from error
 
     def ask(self, text: str, needs: Needs) -> str:
         answer: str = self._ray.get(self._ask.options(**self._options(needs)).remote(text))
@@ -302,18 +297,17 @@ class RayCluster:
         by_gpu = total["GPU"] / wanted["num_gpus"] if wanted["num_gpus"] else math.inf
         return max(1, int(min(total.get("CPU", 1.0) / wanted["num_cpus"], by_gpu)))
 
-    def submit(self, requests: Sequence[Request]) -> Sequence[Any]:
-        return [
-            self._run.options(**self._options(one.needs)).remote(str(one.file), str(one.log))
-            for one in requests
-        ]
+    def submit(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            run = self._run.options(**self._options(task.needs))
+            task.name = run.remote(str(task.file), str(task.log))
 
-    def has_ended(self, task: Any) -> bool:
-        ended, _ = self._ray.wait([task], timeout=0)
+    def has_ended(self, task: Task) -> bool:
+        ended, _ = self._ray.wait([task.name], timeout=0)
         return bool(ended)
 
-    def cancel(self, task: Any) -> None:
-        self._ray.cancel(task)
+    def cancel(self, task: Task) -> None:
+        self._ray.cancel(task.name)
 
     def close(self) -> None:
         if self._is_ours:
@@ -377,20 +371,11 @@ class SlurmCluster:
         words = [*self._words(needs), "--quiet", "--ntasks=1", sys.executable, *NODE, "preflight"]
         return _call("srun", *words, text=text)
 
-    def submit(self, requests: Sequence[Request]) -> Sequence[str]:
-        found: dict[Path, str] = {}
-        by_needs: dict[Needs, list[Request]] = {}
-        for request in requests:
-            by_needs.setdefault(request.needs, []).append(request)
-        for needs, alike in by_needs.items():
-            for first in range(0, len(alike), MOST_IN_ARRAY):
-                some = alike[first : first + MOST_IN_ARRAY]
-                found |= zip(
-                    (one.file for one in some), self._submit_array(some, needs), strict=True
-                )
-        self._queue.update(found.values())
+    def submit(self, tasks: Sequence[Task]) -> None:
+        for needs, alike in groupby(tasks, lambda task: task.needs):
+            self._submit_array(tuple(alike), needs)
+        self._queue.update(task.name for task in tasks)
         self._next_look_s = time.monotonic() + LOOK_EVERY_S
-        return [found[request.file] for request in requests]
 
     def num_slots(self, needs: Needs) -> int:
         partition = self._options.get("partition")
@@ -400,22 +385,22 @@ class SlurmCluster:
         cpus = sum(int(line.rpartition("/")[2]) for line in told)
         return max(1, cpus // (needs.cpus or 1))
 
-    def has_ended(self, task: str) -> bool:
+    def has_ended(self, task: Task) -> bool:
         if time.monotonic() >= self._next_look_s:
             told = _call("squeue", "--me", "--noheader", "--array", "--format=%i")
             self._queue = set(told.split())
             self._next_look_s = time.monotonic() + LOOK_EVERY_S
-        return task not in self._queue
+        return task.name not in self._queue
 
-    def cancel(self, task: str) -> None:
-        _call("scancel", task)
+    def cancel(self, task: Task) -> None:
+        _call("scancel", task.name)
 
     def close(self) -> None:
         """Tasks were cancelled by whoever had them."""
 
-    def _submit_array(self, requests: Sequence[Request], needs: Needs) -> list[str]:
-        folder, last = requests[0].file.parent, len(requests) - 1
-        files = "\n".join(shlex.quote(str(request.file)) for request in requests)
+    def _submit_array(self, tasks: Sequence[Task], needs: Needs) -> None:
+        folder, last = tasks[0].file.parent, len(tasks) - 1
+        files = "\n".join(shlex.quote(str(task.file)) for task in tasks)
         # `exec`: the signals of Slurm must reach Python, not a shell around it.
         script = (
             f"#!/bin/bash\nfiles=(\n{files}\n)\n"
@@ -435,7 +420,8 @@ class SlurmCluster:
             text=script,
         )
         job = told.strip().partition(";")[0]
-        return [f"{job}_{number}" for number in range(last + 1)]
+        for number, task in enumerate(tasks):
+            task.name = f"{job}_{number}"
 
     def _words(self, needs: Needs) -> list[str]:
         size = ["--exclusive"] if needs.cpus is None else [f"--cpus-per-task={needs.cpus}"]

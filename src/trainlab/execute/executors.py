@@ -2,19 +2,22 @@
 
 Everything goes through the run folder: an executor gets the groups to run, each worker records its trials
 there, and whoever watches the run reads the events there. Those on clusters stand in `cluster`.
+
+    executors   which group runs next, beside which others     in the driver
+    launch      starts a process for a group, and tells it      in the driver
+    worker      what the process does when it is told           in the process
+    retries     what runs once more after one has died          in the driver
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import cache
 from itertools import groupby
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainlab.errors import SpecError
 from trainlab.execute import launch
 from trainlab.execute.attempt import EventWriter, new_token
 from trainlab.execute.bench import MOST_READY, run_benches, take_turns
@@ -24,15 +27,15 @@ from trainlab.execute.jobs import (
     AskedJobs,
     Jobs,
     are_processes_asked,
-    check_executor,
     jobs_for,
 )
 from trainlab.execute.launch import Job, WorkerProcess
 from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
+from trainlab.execute.retries import PAIR, Retries
 from trainlab.execute.signals import signals_held
 from trainlab.execute.worker import TimedTrial, run_group
-from trainlab.machine.device import OUT_OF_MEMORY, pick_device
+from trainlab.machine.device import is_cpu, pick_device
 from trainlab.machine.host import capture, usable_vcpus
 from trainlab.machine.process_state import torch_restored
 from trainlab.plan import Group, Trial
@@ -42,15 +45,10 @@ from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.train.callbacks import Instrument
 from trainlab.train.engines import engines_for
-from trainlab.train.engines.ddp import ProcessLostError
 from trainlab.train.loader import Loader
 
 LAST_ROUNDS = 3
 """So many rounds of jobs before the end, the longest are started first."""
-PAIR = 2
-"""The fewest that a ratio within rounds needs."""
-LOST_PROCESS = ProcessLostError.__name__
-KILLED = "killed"
 MOST_PACKED = 256
 """Trials of one program; more gain nothing."""
 FREE = frozenset(
@@ -83,11 +81,8 @@ def executor_for(
     jobs: AskedJobs = 1,
     trial_timeout_s: float | None = None,
 ) -> Executor:
-    """The executor of that name; SpecError where there is none, or it cannot take the instruments."""
-    check_executor(on)
+    """The executor of that name, which `check_place` has found to be one."""
     name, _, detail = on.partition(":")
-    if instruments and name not in ("local", "inline"):
-        raise SpecError(["instruments: cannot go to another process; use on='local' or 'inline'"])
     if name == "inline":
         return InlineExecutor(load, instruments)
     if name in ("ray", "slurm"):
@@ -184,15 +179,15 @@ class LocalExecutor:
                 code=self._load.known_code(study.workload),
                 sent=self._load.sent,
             )
-            host = _Host(run, events, job, self._trial_timeout_s)
+            processes = _Processes(run, events, job, self._trial_timeout_s)
             for kind, some in groupby(packed(groups) if self._packs else groups, kind_of):
                 members = list(some)
                 if kind == "timed":
-                    run_benches(run, study, members, host.run_bench, is_over)
+                    run_benches(run, study, members, processes.run_bench, is_over)
                 elif kind == "shared" and learns_here:
                     self._inline.run(run, members, is_over)
                 else:
-                    host.run_side_by_side(
+                    processes.run_side_by_side(
                         members, jobs if kind == "shared" else ONE_AT_A_TIME, is_over
                     )
 
@@ -210,31 +205,23 @@ class LocalExecutor:
             # What is left of a run might be decided otherwise, and threads change rounding.
             return Jobs(min(decided.number, usable_vcpus()), decided.threads)
         study = record.to_study(str(run.study_file))
-        jobs = jobs_for(self._asked, study, groups, lambda group: _is_cpu(group.device))
+        jobs = jobs_for(self._asked, study, groups, lambda group: is_cpu(group.device))
         if self._asked == AUTO:
             decided = JobsRecord(number=jobs.number, threads=jobs.threads)
             run.write_study(record.model_copy(update={"side_by_side": decided}))
         return jobs
 
 
-class _Host:
-    """Starts processes for the groups of a run, lets them run, and has some run once more.
-
-    Killed from outside, a group runs again as it was, and so does a trial that lost one of its processes. A
-    crash or a hang of several trials in one process is the fault of one of them: each then runs alone. So
-    does one that found too little memory on a GPU, which others may have used. A bench of which a process
-    was killed runs again as a whole, since its figures are ratios within rounds; for want of memory, with
-    two processes ready at a time. Each trial is tried once more for each reason.
-    """
+class _Processes:
+    """Those of a run on this machine: starts them, has them run beside each other or in turns, and has some
+    trials tried once more."""
 
     def __init__(
         self, run: RunFolder, events: EventWriter, job: Job, trial_timeout_s: float | None
     ) -> None:
-        """`job`: what is the same for all of its processes."""
+        """`job`: what is the same for all of them."""
         self._run, self._events, self._job = run, events, job
-        self._trial_timeout_s = trial_timeout_s
-        self._tried_again: set[tuple[str, str]] = set()
-        """Trials, and why."""
+        self._trial_timeout_s, self._retries = trial_timeout_s, Retries(run)
         self._times_s: dict[str, float] = {}
         """Of a trial, by cell, in the last group that ended."""
 
@@ -257,30 +244,32 @@ class _Host:
                     process.tell("run")
                 if not running:
                     return
-                for process in _answering(running):
+                while not (answering := [one for one in running if one.has_answered()]):
+                    connection.wait([process.pipe for process in running], launch.POLL_S)
+                for process in answering:
                     group = running.pop(process)
                     process.finish_run()
-                    waiting += self._again(process, group)
+                    waiting += self._retries.of_group(group, process)
                     process.kill()
                     processes.remove(process)
                     self._events.write(Event(kind="group_ends", trials=group.ids))
                     for trial in group.trials:
                         self._times_s[trial.cell] = process.busy_s / len(group.trials)
 
-    def run_bench(self, groups: Sequence[Group]) -> None:
+    def run_bench(self, groups: Sequence[Group], most_ready: int = MOST_READY) -> None:
         """Starts the processes of a bench together and lets them take turns."""
-        most_ready, ids = MOST_READY, tuple(group.ids for group in groups)
-        while most_ready:
-            with _ending() as processes:
-                self._events.write(Event(kind="starting", groups=ids))
-                for group in groups:
-                    processes.append(process := self._process(group, None))
-                    process.tell("ready")
-                for process in processes:
-                    process.answer()
-                self._events.write(Event(kind="ready", groups=ids))
-                take_turns(processes, groups, self._events, most_ready)
-                most_ready = self._ready_again(processes, groups)
+        ids = tuple(group.ids for group in groups)
+        with _ending() as processes:
+            self._events.write(Event(kind="starting", groups=ids))
+            for group in groups:
+                processes.append(process := self._process(group, None))
+                process.tell("ready")
+            for process in processes:
+                process.answer()
+            self._events.write(Event(kind="ready", groups=ids))
+            take_turns(processes, groups, self._events, most_ready)
+        if self._retries.is_for_bench(groups, processes):
+            self.run_bench(groups, PAIR)
 
     def _process(self, group: Group, threads: int | None) -> WorkerProcess:
         # Of trials that run together each counts its share of the time.
@@ -294,54 +283,6 @@ class _Host:
         )
         return WorkerProcess(self._run, group, job)
 
-    def _again(self, process: WorkerProcess, group: Group) -> list[Group]:
-        """What is to be run again of a group whose process has ended; trials that it left behind and that
-        have had their chance are recorded as failed."""
-        left = {record.id for record in process.unfinished()}
-        trials = tuple(trial for trial in group.trials if trial.id in left)
-        if not trials:
-            return [_alone(trial) for trial in group.trials if self._may_do_better(trial)]
-        if process.was_ended_from_outside and self._are_first(trials, KILLED):
-            return [group.model_copy(update={"trials": trials})]
-        if len(group.trials) > 1:
-            return [_alone(trial) for trial in trials]
-        process.record_exit()
-        return []
-
-    def _ready_again(self, processes: Sequence[WorkerProcess], groups: Sequence[Group]) -> int:
-        """How many processes may stand ready as the bench is run once more; 0 where it is not."""
-        first = {process: group.trials[0] for process, group in zip(processes, groups, strict=True)}
-        died = [process for process in processes if process.has_died]
-        for_memory = [first[one] for one in died if one.ran_out_of_memory and len(groups) > PAIR]
-        if for_memory and self._are_first(for_memory, OUT_OF_MEMORY):
-            return PAIR
-        killed = [first[one] for one in died if one.was_ended_from_outside]
-        if killed and self._are_first(killed, KILLED):
-            return MOST_READY
-        lost = [one for one in first.values() if self._error_of(one.id) == LOST_PROCESS]
-        return MOST_READY if lost and self._are_first(lost, LOST_PROCESS) else 0
-
-    def _may_do_better(self, trial: Trial) -> bool:
-        """Whether it has failed, for the first time, for a reason that may have been others'."""
-        kind = self._error_of(trial.id)
-        may = kind == LOST_PROCESS or (kind == OUT_OF_MEMORY and not _is_cpu(trial.settings.device))
-        return may and self._are_first([trial], kind)
-
-    def _error_of(self, trial_id: str) -> str:
-        error = self._run.trial(trial_id).read().error
-        return "" if error is None else error.kind
-
-    def _are_first(self, trials: Sequence[Trial], reason: str) -> bool:
-        """Whether none of them was tried once more for that reason; they are from now on."""
-        asked = {(trial.id, reason) for trial in trials}
-        is_first = not asked & self._tried_again
-        self._tried_again |= asked
-        return is_first
-
-
-def _alone(trial: Trial) -> Group:
-    return Group(trials=(trial,), is_alone=True)
-
 
 def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:
     """The first of those that wait which may start beside those that run."""
@@ -351,22 +292,10 @@ def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> G
             return not running
         if running and sum(other.processes for other in running) + group.processes > jobs.number:
             return False
-        on_gpu = sum(not _is_cpu(other.device) for other in running)
-        return _is_cpu(group.device) or jobs.on_gpu > on_gpu
+        on_gpu = sum(not is_cpu(other.device) for other in running)
+        return is_cpu(group.device) or jobs.on_gpu > on_gpu
 
     return next(filter(has_room, waiting), None)
-
-
-@cache
-def _is_cpu(device: str) -> bool:
-    return pick_device(device).type == "cpu"
-
-
-def _answering(processes: Collection[WorkerProcess]) -> list[WorkerProcess]:
-    """Those that have something to say, or have died; waits until there is one."""
-    while not (answering := [process for process in processes if process.has_answered()]):
-        connection.wait([process.pipe for process in processes], launch.POLL_S)
-    return answering
 
 
 @contextmanager
@@ -381,7 +310,7 @@ def _ending() -> Iterator[list[WorkerProcess]]:
             process.interrupt()
         interrupted_s = time.monotonic()
         for process in processes:
-            process.wait_since(interrupted_s)
+            process.end_within(process.patience_s - (time.monotonic() - interrupted_s))
         raise
     finally:
         with signals_held():
@@ -391,12 +320,10 @@ def _ending() -> Iterator[list[WorkerProcess]]:
                 process.record_interrupted()
 
 
-def packed(
-    groups: Sequence[Group], runs_together: Callable[[Group], bool] | None = None
-) -> list[Group]:
-    """Trials of one program, as this machine would run it, put into one group, between those that must be
-    alone and in the order in which each program first comes up. Trials of one program may differ in what is
-    FREE; other batch sizes are other programs."""
+def packed(groups: Sequence[Group]) -> list[Group]:
+    """Trials of one program, for which an engine that takes many is the first to be tried here, put into
+    one group, between those that must be alone and in the order in which each program first comes up.
+    Trials of one program may differ in what is FREE; other batch sizes are other programs."""
     found: list[Group] = []
     for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
         if is_alone:
@@ -405,9 +332,9 @@ def packed(
         packs: dict[Any, list[Trial]] = {}
         for number, group in enumerate(consecutive):
             key: Any = number
-            if (runs_together or _runs_together)(group):
-                trial = group.trials[0]
-                shared = trial.settings.model_dump(mode="json", exclude=set(FREE))
+            trial, settings = group.trials[0], group.trials[0].settings
+            if engines_for(settings, pick_device(settings.device), has_others=True)[0].takes_many:
+                shared = settings.model_dump(mode="json", exclude=set(FREE))
                 key = trial.workload, *(str(value) for value in shared.values())
             packs.setdefault(key, []).extend(group.trials)
         found += [
@@ -416,9 +343,3 @@ def packed(
             for first in range(0, len(trials), MOST_PACKED)
         ]
     return found
-
-
-def _runs_together(group: Group) -> bool:
-    """Whether an engine that takes many trials is the first to be tried for it."""
-    settings = group.trials[0].settings
-    return engines_for(settings, pick_device(settings.device), has_others=True)[0].takes_many

@@ -24,19 +24,13 @@ EXECUTORS: Mapping[str, str] = {
 """Where trials can run, by the names that `--on` takes."""
 CLUSTERS = frozenset({"ray", "slurm"})
 """Those that run trials elsewhere; an address or options may follow their name."""
+HERE = ("local", "inline")
+"""Those that can train in this process."""
 
 
 def executor_name(on: str) -> str:
     """The executor's name, where an address or options follow it: `ray` of `ray://head:10001`."""
     return on.partition(":")[0]
-
-
-def check_executor(on: str) -> None:
-    """SpecError where there is none of that name."""
-    name = executor_name(on)
-    if name not in EXECUTORS or (name != on and name not in CLUSTERS):
-        names = ", ".join(EXECUTORS)
-        raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
 
 
 AUTO: Literal["auto"] = "auto"
@@ -79,25 +73,29 @@ def check_place(
     has_workload: bool = False,
     has_instruments: bool = False,
 ) -> AskedJobs:
-    """The jobs asked for. SpecError where trials are to run where Python objects cannot go: instruments to
-    no other process, a workload to no other machine; or in this process, which cannot be ended for taking
-    too long."""
-    check_executor(on)
-    jobs = jobs_of(asked)
+    """The jobs asked for. SpecError where there is no such executor, or trials are to run where Python
+    objects cannot go: instruments to no other process, a workload to no other machine; or in this process,
+    which cannot be ended for taking too long."""
+    name = executor_name(on)
+    if name not in EXECUTORS or (name != on and name not in CLUSTERS):
+        names = ", ".join(EXECUTORS)
+        raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
+    jobs, is_limited = jobs_of(asked), trial_timeout_s is not None
     rule = "but instruments cannot go to another process"
-    if has_instruments and jobs not in (AUTO, 1):
-        raise SpecError([f"--jobs: got {jobs}, {rule}; use jobs=1"])
-    if has_instruments and on not in ("local", "inline"):
-        raise SpecError([f"--on: got {on!r}, {rule}; use on='local'"])
-    if has_workload and executor_name(on) in CLUSTERS:
-        rule = "but objects cannot go to a cluster"
-        raise SpecError([f"--on: got {on!r}, {rule}; name the workload as FILE.py:NAME"])
-    if trial_timeout_s is not None and on == "inline":
-        rule = "--on inline runs trials in this process; use --on local"
-        raise SpecError([f"--trial-timeout: {rule}"])
-    if trial_timeout_s is not None and has_instruments:
-        rule = "with instruments, trials train in this process; leave one of them out"
-        raise SpecError([f"--trial-timeout: {rule}"])
+    no_objects = "but objects cannot go to a cluster; name the workload as FILE.py:NAME"
+    own_process = "--trial-timeout: --on inline runs trials in this process; use --on local"
+    one_process = (
+        "--trial-timeout: with instruments, trials train in this process; leave one of them out"
+    )
+    for is_wrong, problem in (
+        (has_instruments and jobs not in (AUTO, 1), f"--jobs: got {jobs}, {rule}; use jobs=1"),
+        (has_instruments and on not in HERE, f"--on: got {on!r}, {rule}; use on='local'"),
+        (has_workload and name in CLUSTERS, f"--on: got {on!r}, {no_objects}"),
+        (is_limited and on == "inline", own_process),
+        (is_limited and has_instruments, one_process),
+    ):
+        if is_wrong:
+            raise SpecError([problem])
     return jobs
 
 

@@ -1,4 +1,4 @@
-"""Processes for trials: started by multiprocessing, watched, and what their end means for their trials.
+"""Processes for trials: how they start, what they are told, and what their end means for their trials.
 
 On Linux they are forked in milliseconds from a server that has imported all; elsewhere they are fresh
 interpreters, which import for seconds. This file imports no torch, so that the server can do that at the
@@ -25,7 +25,7 @@ from trainlab.machine.host import num_killed_for_memory
 from trainlab.machine.processes import signal_name
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.trial_record import Failure, TrialRecord
+from trainlab.record.trial_record import OUT_OF_MEMORY, Failure, TrialRecord
 from trainlab.spec.facts import is_script
 from trainlab.watching import script_process as script
 
@@ -100,32 +100,10 @@ def close() -> None:
         server._stop()
 
 
-def _start(job: Job, log: Path) -> "tuple[Any, connection.Connection]":
-    """A process for the job, which prints to that file, and the pipe to it."""
-    # oneDNN on Arm reads the number of threads from the environment alone, as it is loaded.
-    can_fork = sys.platform == "linux" and (job.threads is None or platform.machine() != "aarch64")
-    context: Any = multiprocessing.get_context("forkserver" if can_fork else "spawn")
-    threads = {} if job.threads is None else {"OMP_NUM_THREADS": str(job.threads)}
-    ours, theirs = context.Pipe()
-    told = (job, theirs, log, QUIET | dict(os.environ) | threads)
-    process = context.Process(target=_run_job, args=told)
-    prepare()
-    # multiprocessing would run the driver's script again in the process, so that it would have to ask for
-    # its `__name__`.
-    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
-    try:
-        with _variables(threads):
-            process.start()
-    finally:
-        sys.modules["__main__"] = main
-    theirs.close()
-    return process, ours
-
-
 def _run_job(
     job: Job, pipe: "connection.Connection", log: Path, environment: dict[str, str]
 ) -> None:
-    """Runs in the process."""
+    """What a process runs."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(job.folder)
@@ -149,20 +127,42 @@ class WorkerProcess:
     """The driver's hold on a process that runs the trials of a group, and the records that it leaves."""
 
     def __init__(self, run: RunFolder, group: Group, job: Job) -> None:
-        self.job, self._run = job, run
+        self._job, self._run = job, run
         self._folders = [run.trial(trial_id) for trial_id in group.ids]
         of_script = any(is_script(trial.workload) for trial in group.trials)
-        self._patience_s = SCRIPT_INTERRUPTED_S if of_script else INTERRUPTED_S
-        self._log = run.log_file(group.ids[0]).absolute()
-        self._log.parent.mkdir(exist_ok=True)
-        self._log_begin = self._log.stat().st_size if self._log.exists() else 0
-        self._num_killed_before = num_killed_for_memory()
+        self.patience_s = SCRIPT_INTERRUPTED_S if of_script else INTERRUPTED_S
+        """How long it may take to end once it was interrupted."""
         self.busy_s = 0.0
         """How long it has worked, up to the last answer."""
         self._told_s = time.monotonic()
         self.has_ended = self.has_died = False
         """The second: whether it has left trials behind, which are recorded as failed."""
-        self._process, self.pipe = _start(job, self._log)
+        self._num_killed_before = num_killed_for_memory()
+        self._log = run.log_file(group.ids[0]).absolute()
+        self._log.parent.mkdir(exist_ok=True)
+        self._log_begin = self._log.stat().st_size if self._log.exists() else 0
+        self._start()
+
+    def _start(self) -> None:
+        job = self._job
+        # oneDNN on Arm reads the number of threads from the environment alone, as it is loaded.
+        is_settled = job.threads is None or platform.machine() != "aarch64"
+        can_fork = sys.platform == "linux" and is_settled
+        context: Any = multiprocessing.get_context("forkserver" if can_fork else "spawn")
+        threads = {} if job.threads is None else {"OMP_NUM_THREADS": str(job.threads)}
+        self.pipe, theirs = context.Pipe()
+        told = (job, theirs, self._log, QUIET | dict(os.environ) | threads)
+        self._process = context.Process(target=_run_job, args=told)
+        prepare()
+        # multiprocessing would run the driver's script again in the process, so that it would have to ask
+        # for its `__name__`.
+        main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+        try:
+            with _variables(threads):
+                self._process.start()
+        finally:
+            sys.modules["__main__"] = main
+        theirs.close()
 
     # What it is told, and its answers.
 
@@ -186,13 +186,13 @@ class WorkerProcess:
         with suppress(EOFError, OSError):
             if self.pipe.poll():
                 return self.pipe.recv()
-        self._end_within(DONE_S)
+        self.end_within(DONE_S)
         return None
 
     def finish_run(self) -> None:
         """Waits until it has run its trials and ended."""
         self.answer()
-        self._end()
+        self._dismiss()
 
     def warm_up(self) -> "Footprint | None":
         """Lets it set its trial up and warm it; None where that failed or the process died."""
@@ -201,27 +201,27 @@ class WorkerProcess:
 
     def turn(self, number: int) -> float | None:
         """Lets it take a turn; None where the trial failed or the process died."""
-        median_ms: float | None = None if self.has_ended else self._ask("turn", number)
+        median_ms: float | None = self._ask("turn", number)
         return median_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
         """Lets it write its record and end."""
-        if not self.has_ended:
-            self._ask("finish", bench, stopped)
+        self._ask("finish", bench, stopped)
 
     def _ask(self, *command: object) -> Any:
+        if self.has_ended:
+            return None
         self.tell(*command)
-        answer = self.answer()
-        if answer is None:
-            self._end()
+        if (answer := self.answer()) is None:
+            self._dismiss()
             self.record_exit()
         return answer
 
-    def _end(self) -> None:
+    def _dismiss(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""
         self.has_ended = True
         self.tell()
-        self._end_within(DONE_S)
+        self.end_within(DONE_S)
 
     # How it ends.
 
@@ -247,24 +247,21 @@ class WorkerProcess:
         if self.exit_code is None:
             self._process.terminate()
 
-    def wait_since(self, interrupted_s: float) -> None:
-        """Waits until one that was interrupted then, on the monotonic clock, has ended, not for ever."""
-        self._end_within(max(0.0, interrupted_s + self._patience_s - time.monotonic()))
-
-    def kill(self) -> None:
-        """Ends it at once, if it has not ended by itself."""
-        self._end_within(0)
-        self.pipe.close()
-        with suppress(OSError):
-            if not self._log.stat().st_size:
-                self._log.unlink()
-                self._log.parent.rmdir()  # where this was the last
-
-    def _end_within(self, patience_s: float) -> None:
-        self._process.join(patience_s)
+    def end_within(self, patience_s: float) -> None:
+        """Waits for its end for so long, and ends it then."""
+        self._process.join(max(0.0, patience_s))
         if self.exit_code is None:
             self._process.kill()
             self._process.join()
+
+    def kill(self) -> None:
+        """Ends it at once, if it has not ended by itself."""
+        self.end_within(0)
+        self.pipe.close()
+        # The folder stays: on a cluster, others are about to write there.
+        with suppress(OSError):
+            if not self._log.stat().st_size:
+                self._log.unlink()
 
     # The records that it leaves.
 
@@ -291,13 +288,11 @@ class WorkerProcess:
                 folder.end(record.model_copy(update={"state": "interrupted", "error": None}))
 
     def _is_own(self, record: TrialRecord, states: Sequence[str]) -> bool:
-        return record.state in states and record.token == self.job.token
+        return record.state in states and record.token == self._job.token
 
     def _failure(self) -> Failure:
         """Of each trial it left behind, with the end of its log."""
-        from trainlab.machine.device import OUT_OF_MEMORY
-
-        code, limit_s, kind = self.exit_code or 0, self.job.limit_s, "ProcessDied"
+        code, limit_s, kind = self.exit_code or 0, self._job.limit_s, "ProcessDied"
         if limit_s is not None and code == OVERDUE and self.busy_s >= limit_s:
             kind, told = "TimedOut", f"took longer than {_time_text(limit_s)}"
             told += "; give it more with --trial-timeout, or see where it hangs"

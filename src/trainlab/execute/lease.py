@@ -5,7 +5,6 @@ until its driver says that it has ended, or has died. A driver on this machine i
 one on another must renew its file while we watch. No clock of another machine is trusted.
 """
 
-import _thread
 import getpass
 import os
 import signal
@@ -64,7 +63,18 @@ def leased(
 ) -> Iterator[None]:
     """This process drives the run inside this block; RecordError where another one does. `waiting` is
     called where one on another machine is to be watched first."""
-    number, driver = _taken(run, waiting)
+    number, holder = _newest(run)
+    if holder is not None and not _has_died(run, holder, waiting):
+        raise _refusal(run, holder)
+    number, driver = number + 1, _this_process()
+    path = _file_of(run, number)
+    with writing(path):
+        path.parent.mkdir(exist_ok=True)
+        try:
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(driver.model_dump_json() + "\n")
+        except FileExistsError:
+            raise _refusal(run, holder_of(run)) from None
     is_over = threading.Event()
     thread = threading.Thread(target=_keep, args=(run, number, driver, is_over), daemon=True)
     thread.start()
@@ -98,7 +108,9 @@ def _keep(run: RunFolder, number: int, driver: Driver, is_over: threading.Event)
         must_stop = _cancel_file(run, number).exists() or _file_of(run, number + 1).exists()
         # Not before the driver handles it: until then there is nothing to stop.
         if must_stop and callable(signal.getsignal(signal.SIGTERM)):
-            _interrupt()
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGTERM)  # also wakes it from a wait
             return
         if time.monotonic() - renewed_s >= RENEW_S:
             renewed_s = time.monotonic()
@@ -107,24 +119,12 @@ def _keep(run: RunFolder, number: int, driver: Driver, is_over: threading.Event)
                 _write(run, number, driver)
 
 
-def _interrupt() -> None:
-    """As a polite kill of this process would."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGTERM)  # also wakes it from a wait
-    else:
-        _thread.interrupt_main(signal.SIGTERM)
-
-
-def _taken(run: RunFolder, waiting: Callable[[Driver], None]) -> tuple[int, Driver]:
-    number, holder = _newest(run)
-    if holder is not None and not _has_died(run, holder, waiting):
-        raise _refusal(run, holder)
+def _this_process() -> Driver:
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):
         user = "somebody"
-    driver = Driver(
+    return Driver(
         user=user,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -133,15 +133,6 @@ def _taken(run: RunFolder, waiting: Callable[[Driver], None]) -> tuple[int, Driv
         token=os.urandom(6).hex(),
         begun=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    path = _file_of(run, number + 1)
-    with writing(path):
-        path.parent.mkdir(exist_ok=True)
-        try:
-            with path.open("x", encoding="utf-8") as stream:
-                stream.write(driver.model_dump_json() + "\n")
-        except FileExistsError:
-            raise _refusal(run, holder_of(run)) from None
-    return number + 1, driver
 
 
 def _refusal(run: RunFolder, holder: Driver | None) -> RecordError:
@@ -169,10 +160,8 @@ def _newest(run: RunFolder) -> tuple[int, Driver | None]:
     wrote that down."""
     paths = run.drivers_folder.glob("*.json")
     number = max((int(path.stem) for path in paths if path.stem.isdecimal()), default=0)
-    for pause_s in (0.05, 0.95, 0.0) if number else ():
-        with suppress(RecordError):
-            return number, read_record(_file_of(run, number), Driver)
-        time.sleep(pause_s)
+    with suppress(RecordError):
+        return number, read_record(_file_of(run, number), Driver)
     return number, None
 
 

@@ -1,6 +1,6 @@
 """The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,16 @@ from trainlab.watching.script_process import check_script
 from trainlab.workloads.user_code import mistake_in, told_place
 from trainlab.workloads.workload import Workload, line_in_file
 
+OF_OPTIMIZER = (
+    "optimizer",
+    "optimizer_options",
+    "optimizer_code",
+    "momentum",
+    "weight_decay",
+    "schedule",
+)
+"""What the workload's own optimizer may do without."""
+
 
 def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
@@ -33,16 +43,15 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     if study.script is not None:
         check_script(study.script)
         return devices
-    check_processes(study)
-    _check_optimizers(settings, devices if each_device else ())
+    _refuse(process_problems(settings))
+    _refuse(_optimizer_problems(settings, devices if each_device else ()))
     prepare_process(base := settings[0])
     whole = base.model_copy(update={"train_samples": None, "val_fraction": 0.0})
     workload, dataset = load.workload(study.workload), load.data(study.workload, whole)
-    _check_batches(settings, dataset)
-    _check_validation(settings, dataset)
-    _check_own_update(settings, workload)
+    _refuse(_data_problems(settings, dataset))
+    _refuse(_own_update_problems(settings, workload))
     _check_own_optimizer(study, workload)
-    _check_models(settings, workload)
+    _refuse(_model_problems(settings, workload))
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
@@ -54,72 +63,65 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     return devices
 
 
-def check_processes(study: Study) -> None:
-    """SpecError where processes of one trial would share a GPU or a vCPU: they would only wait for each
-    other."""
-    problems: list[str] = []
-    for settings in (cell.settings for cell in study.all_cells if cell.settings.processes > 1):
-        device, got = pick_device(settings.device), f"processes: got {settings.processes}"
+def _refuse(problems: Iterable[str]) -> None:
+    """SpecError with all of them, each told once; nothing where there are none."""
+    if found := dict.fromkeys(problems):
+        raise SpecError(found)
+
+
+def process_problems(settings: Sequence[TrainSpec]) -> Iterator[str]:
+    """Processes of one trial that would share a GPU or a vCPU: they would only wait for each other."""
+    for one in (one for one in settings if one.processes > 1):
+        device, got = pick_device(one.device), f"processes: got {one.processes}"
         if device.type == "cuda":
             most = torch.cuda.device_count() - (device.index or 0)
             there = f"{'1 GPU' if most == 1 else f'{most} GPUs'} for them"
         elif device.type == "cpu":
-            vcpus, threads = usable_vcpus(), settings.threads or 1
+            vcpus, threads = usable_vcpus(), one.threads or 1
             most = max(1, vcpus // threads)
             each = f"with --threads {threads} each" if threads > 1 else "for them"
             there = f"{cpus_text(vcpus)} {each}"
         else:
-            problems.append(f"{got}, but they need a CPU or NVIDIA GPUs; use --device cpu")
+            yield f"{got}, but they need a CPU or NVIDIA GPUs; use --device cpu"
             continue
-        if settings.processes > most:
-            problems.append(f"{got}, but this machine has {there}; use at most {most}")
-    if problems:
-        raise SpecError(dict.fromkeys(problems))
+        if one.processes > most:
+            yield f"{got}, but this machine has {there}; use at most {most}"
 
 
-def _check_optimizers(settings: Sequence[TrainSpec], devices: Sequence[str]) -> None:
-    """Every problem is told, not only the first."""
-    problems: list[str] = []
+def _optimizer_problems(settings: Sequence[TrainSpec], devices: Sequence[str]) -> Iterator[str]:
     for one in settings:
         for device in devices or (one.device,):
             try:
                 check_optimizer(one, pick_device(device))
             except SpecError as error:
-                problems += error.problems
+                yield from error.problems
             except TrainlabError as error:
-                problems.append(str(error))
-    if problems:
-        raise SpecError(dict.fromkeys(problems))
+                yield str(error)
 
 
-def _check_batches(settings: Sequence[TrainSpec], dataset: Dataset) -> None:
-    """A batch of more samples than there are would silently be a smaller one."""
-    if isinstance(dataset.train, Loaded) and dataset.train.is_counted:
-        return  # how many there are shows when they have come
+def _data_problems(settings: Sequence[TrainSpec], dataset: Dataset) -> Iterator[str]:
     what = f"{dataset.name} ({dataset.source})" if dataset.source else dataset.name
-    found = (too_large(one, len(dataset.train), what) for one in settings)
-    if problems := list(dict.fromkeys(filter(None, found))):
-        raise SpecError(problems)
+    # Of data that are counted as they come, it shows then.
+    is_counted = isinstance(dataset.train, Loaded) and dataset.train.is_counted
+    for one in settings:
+        # A batch of more samples than there are would silently be a smaller one.
+        if not is_counted and (problem := too_large(one, len(dataset.train), what)):
+            yield problem
+        # Deciding by the test set would make its result better than it is.
+        for name in ("patience", "keep_best"):
+            if getattr(one, name) and not one.val_fraction and not dataset.val:
+                rule = "decides by a validation set, and there is none"
+                yield f"{name}: {rule}; add val_fraction, as 0.1, or give the Dataset a `val`"
 
 
-def _check_validation(settings: Sequence[TrainSpec], dataset: Dataset) -> None:
-    """Deciding by the test set would make its result better than it is."""
-    has_none = [one for one in settings if not one.val_fraction and not dataset.val]
-    deciding = {n for one in has_none for n in ("patience", "keep_best") if getattr(one, n)}
-    rule = "decides by a validation set, and there is none"
-    remedy = "add val_fraction, as 0.1, or give the Dataset a `val`"
-    if deciding:
-        raise SpecError([f"{name}: {rule}; {remedy}" for name in deciding])
-
-
-def _check_own_update(settings: Sequence[TrainSpec], workload: Workload) -> None:
+def _own_update_problems(settings: Sequence[TrainSpec], workload: Workload) -> Iterator[str]:
     """What our update does, the workload's own would silently not do."""
     for one in settings if workload.update is not None else ():
         for name in one.set_beyond("own_update"):
             rule = "but the workload's own update makes its steps; do it there, or give a `step`"
-            raise SpecError([f"{name}: got {getattr(one, name)}, {rule}"])
+            yield f"{name}: got {getattr(one, name)}, {rule}"
         if one.precision == "fp16":
-            raise SpecError(["precision: got fp16, but the workload has its own update; use bf16"])
+            yield "precision: got fp16, but the workload has its own update; use bf16"
 
 
 class _Read:
@@ -131,17 +133,6 @@ class _Read:
     def __getattr__(self, name: str) -> Any:
         self.names.add(name)
         return getattr(self._settings, name)
-
-
-OF_OPTIMIZER = (
-    "optimizer",
-    "optimizer_options",
-    "optimizer_code",
-    "momentum",
-    "weight_decay",
-    "schedule",
-)
-"""What the workload's own optimizer may do without."""
 
 
 def _check_own_optimizer(study: Study, workload: Workload) -> None:
@@ -162,24 +153,19 @@ def _check_own_optimizer(study: Study, workload: Workload) -> None:
         raise SpecError([f"vary.{unread[0]}: is varied, {rule}; {remedy}"])
 
 
-def _check_models(settings: Sequence[TrainSpec], workload: Workload) -> None:
+def _model_problems(settings: Sequence[TrainSpec], workload: Workload) -> Iterator[str]:
     """Makes the model of every cell once: parameters that it cannot have are known before a run is."""
-    problems: list[str] = []
-    first: BaseException | None = None
     asked = {", ".join(f"{n}={v}" for n, v in one.model.items()): one.model for one in settings}
     for written, parameters in asked.items():
         try:
             with seeded(0, "weights"):
                 workload.build(parameters)
         except TrainlabError as error:
-            problems.append(str(error))
+            yield str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
             reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
             line = line_in_file(error, workload.model) or told_place(workload.place)
-            problems.append(f"model({written}): {line}{reason}")
-            first = first or error
-    if problems:
-        raise SpecError(dict.fromkeys(problems)) from first
+            yield f"model({written}): {line}{reason}"
 
 
 def told_error(error: BaseException) -> dict[str, Any] | None:

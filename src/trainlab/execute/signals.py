@@ -13,11 +13,7 @@ from trainlab.train import ask_to_end, is_asked_to_end
 
 Handler = Callable[[int, FrameType | None], None]
 
-ENDING = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
-TIMER = getattr(signal, "SIGALRM", None)
-"""Where the system has one."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAVED_S = 1.5
 """How long training may take to get to where it can be saved."""
 
@@ -54,9 +50,9 @@ def interrupted_once() -> None:
         for one in obeyed:
             # Not SIG_IGN: Python complains of one that has come and is ignored by now.
             signal.signal(one, lambda number, frame: None)
-        if TIMER is None or not ask_to_end():
+        if not ask_to_end():
             raise Interrupted
-        signal.signal(TIMER, interrupt_late)
+        signal.signal(signal.SIGALRM, interrupt_late)
         signal.setitimer(signal.ITIMER_REAL, SAVED_S)
 
     for number in obeyed:
@@ -67,7 +63,7 @@ def interrupted_once() -> None:
 def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[None]:
     """Inside this block Interrupted is raised after so long, in the main thread, and the event set: what
     runs then is recorded as interrupted."""
-    if TIMER is None or math.isinf(seconds) or not _is_main_thread():
+    if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -75,7 +71,7 @@ def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[N
         time_is_up.set()
         raise Interrupted
 
-    with _handled_by(interrupt, [TIMER]):
+    with _handled_by(interrupt, [signal.SIGALRM]):
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3))
         try:
             yield
@@ -87,8 +83,7 @@ def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[N
 def signals_held() -> Iterator[None]:
     """Inside this block, which must be short, nothing interrupts; what came meanwhile does so after it."""
     came: list[int] = []
-    held = [*ENDING, *([] if TIMER is None else [TIMER])]
-    with _handled_by(lambda number, frame: came.append(number), held):
+    with _handled_by(lambda number, frame: came.append(number), (*ENDING, signal.SIGALRM)):
         yield
     if came:
         signal.raise_signal(came[0])
@@ -97,15 +92,14 @@ def signals_held() -> Iterator[None]:
 @contextmanager
 def _handled_by(handler: Handler, numbers: Sequence[int]) -> Iterator[None]:
     """Only the main thread may say what a signal does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     # One that is ignored stays so: under nohup a run is meant to outlive its terminal.
     obeyed = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {n: signal.signal(n, handler) for n in (obeyed if _is_main_thread() else ())}
+    before = {number: signal.signal(number, handler) for number in obeyed}
     try:
         yield
     finally:
         for number, former in before.items():
             signal.signal(number, former)
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()

@@ -14,16 +14,14 @@ log of the process, and it finds nothing to read.
 """
 
 import faulthandler
-import math
 import multiprocessing
 import os
 import signal
-import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
@@ -33,13 +31,14 @@ import torch
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
 from trainlab.execute.launch import INTERRUPTED, Job
+from trainlab.execute.script_trials import ScriptTimer, run_scripts
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.instruments.curve_writer import CurveWriter, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine import process_state
-from trainlab.machine.device import Footprint, footprint, pick_device
+from trainlab.machine.device import Footprint, pick_device
 from trainlab.machine.load import LoadMeter
 from trainlab.measure.layer_profile import measure_probes, profile_layers
 from trainlab.measure.limits import measured_limits
@@ -47,13 +46,9 @@ from trainlab.measure.memory import measure_memory
 from trainlab.measure.operator_profile import profile_operators
 from trainlab.measure.timing import StepTimer, measure
 from trainlab.plan import Trial
-from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.schema import Note, note
-from trainlab.record.script_record import WatchedRecord
-from trainlab.record.study_record import Event
+from trainlab.record.schema import note
 from trainlab.spec import Study
-from trainlab.spec.script import ScriptSpec
 from trainlab.train import heeding_end
 from trainlab.train.callbacks import Instrument, Moments
 from trainlab.train.checkpoints import Checkpoints
@@ -64,19 +59,23 @@ from trainlab.train.engines.lane_updates import update_key
 from trainlab.train.loader import Loader
 from trainlab.train.loop import train
 from trainlab.train.setup import Setup, set_up
-from trainlab.watching.script_process import ScriptError, ScriptProcess
 
 ORPHANED_S = 5.0
 """How long a process may take to close its records once its driver is gone."""
-STRAGGLES = 0.05
-"""A process that holds the others up for less than this share of a step is no straggler."""
 
 # A process of its own.
 
 
 def work(job: Job, pipe: Connection, log: Path) -> None:
-    """Obeys until there is nothing more to do."""
-    _set_up_process(job, log)
+    """Obeys until an empty command, or the driver is gone."""
+    lines = log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
+    for descriptor in (1, 2):
+        os.dup2(lines.fileno(), descriptor)
+    sys.stdout = sys.stderr = lines
+    faulthandler.enable()
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
+    threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
     run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
     seat = TimedTrial(run, job.trials[0], job.environment, load, job.token)
     commands: dict[str, Callable[..., Any]] = {
@@ -89,9 +88,9 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     left_s = job.limit_s
     try:
         interrupted_once()
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
-        for name, *values in _commands(pipe):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+        while command := pipe.recv():
+            name, *values = command
             begun_s = time.monotonic()
             if left_s is not None:  # when it is over, the log says where the process was
                 faulthandler.dump_traceback_later(max(left_s, 1e-3), exit=True)
@@ -102,27 +101,10 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
             pipe.send(answer)
     except Interrupted:
         sys.exit(INTERRUPTED)
+    except (EOFError, ConnectionError):
+        pass
     finally:
         seat.abandon()
-
-
-def _commands(pipe: Connection) -> Iterator[tuple[Any, ...]]:
-    """Until an empty one, or the driver is gone."""
-    with suppress(EOFError, OSError):
-        while command := pipe.recv():
-            yield command
-
-
-def _set_up_process(job: Job, log: Path) -> None:
-    """Streams, threads, and a driver to end with."""
-    lines = log.open("a", buffering=1, encoding="utf-8", errors="backslashreplace")
-    for descriptor in (1, 2):
-        os.dup2(lines.fileno(), descriptor)
-    sys.stdout = sys.stderr = lines
-    faulthandler.enable()
-    if job.threads is not None:
-        torch.set_num_threads(job.threads)
-    threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
 
 
 def _end_with_driver(main: int) -> None:
@@ -130,9 +112,8 @@ def _end_with_driver(main: int) -> None:
     driver = multiprocessing.parent_process()
     assert driver is not None
     driver.join()
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(main, signal.SIGTERM)
-        time.sleep(ORPHANED_S)
+    signal.pthread_kill(main, signal.SIGTERM)
+    time.sleep(ORPHANED_S)
     os._exit(1)
 
 
@@ -153,7 +134,7 @@ def run_group(
     try:
         with process_state.torch_restored() as restore:
             if study.script is not None:
-                _run_scripts(attempts, study, events)
+                run_scripts(attempts, study, study.script, events)
                 return
             for attempt in attempts:
                 if attempt not in learning:
@@ -210,85 +191,76 @@ def _learn(
 
 
 def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
-    """Trains them, in parts where no engine takes them all; what is raised ends all that train."""
-    attempts, meter = [attempt for attempt, _ in ready], LoadMeter()
-    session: Session | None = None
-    parts: Sequence[Sequence[Ready]] = ()
+    """Trains them by the first engine that can, in parts where none takes them all."""
+    attempts = [attempt for attempt, _ in ready]
+    found: Session | list[Sequence[Ready]] | None = None
     with ending_together(attempts):
-        session, parts, engines = _opened(engines, ready)
-        if session is not None:
-            _train_opened(session, ready)
-    for part in parts:
+        while (found := _open(engines[0], ready)) is None:
+            engines = engines[1:]
+    if not isinstance(found, list):
+        _train_opened(engines[0], found, ready)
+        return
+    for part in found:
         with ending_together([attempt for attempt, _ in part]):
             if any(attempt.is_interrupted for attempt in attempts):
                 raise Interrupted
             _train(engines, part)
+
+
+def _open(engine: Engine, ready: Sequence[Ready]) -> Session | list[Sequence[Ready]] | None:
+    """What trains these trials; or parts of them, where it could only take those; None where it cannot, and
+    why is noted."""
+    members = [member for _, member in ready]
+    if len(ready) > 1 and not engine.takes_many:
+        return [[one] for one in ready]
+    reason = too_coarse_for(engine, [member.moments for member in members])
+    if reason is None:
+        try:
+            return engine.open(members)
+        except Unsuited as unsuited:
+            by_model: dict[str, list[Ready]] = {}
+            for one in ready:
+                by_model.setdefault(str(one[1].setup.settings.model), []).append(one)
+            if unsuited.why == "not_alike" and len(by_model) > 1:
+                return list(by_model.values())
+            reason = note(f"engine_{unsuited.why}", engine=engine.name, **unsuited.values)
+        except torch.OutOfMemoryError:
+            if len(ready) == 1:
+                raise
+            torch.cuda.empty_cache()
+            half = len(ready) // 2
+            return [ready[:half], ready[half:]]
+    for member in members:
+        member.setup.notes.append(reason)
+    return None
+
+
+def _train_opened(engine: Engine, session: Session | None, ready: Sequence[Ready]) -> None:
+    """From its last checkpoint, where there is one; none is kept where an instrument could not go on from
+    it. What is raised ends all that train; no session: they have ended so already."""
+    members, meter = [member for _, member in ready], LoadMeter()
+    if session is not None:
+        with ending_together([attempt for attempt, _ in ready]):
+            for attempt, member in ready:
+                facts = {"engine": engine.name, **member.setup.engine_facts}
+                attempt.record_setup(member.setup, facts)
+            can_go_on = all(member.moments.go_on for member in members)
+            trials = [attempt.checkpointed() for attempt, _ in ready]
+            saved = Checkpoints(trials, members) if can_go_on else None
+            for number, (attempt, member) in enumerate(ready):
+                steps_before = 0 if saved is None else saved.steps_before(number)
+                view = member.setup.view(attempt.folder, steps_before)
+                seen = () if saved is None else saved.instruments(number)
+                member.moments.trial_begins(view, seen)
+            with nullcontext() if saved is None else heeding_end():
+                train(session, members, saved=saved)
     load_meanwhile = meter.read()
-    for number, (attempt, member) in enumerate(() if parts else ready):
+    for number, (attempt, member) in enumerate(ready):
         attempt.load = load_meanwhile
         with attempt:
             member.moments.trial_ends(attempt.progress)
             if session is not None:
                 record_confusion(session, number, member, attempt.folder)
-
-
-def _opened(
-    engines: Sequence[Engine], ready: Sequence[Ready]
-) -> tuple[Session | None, Sequence[Sequence[Ready]], Sequence[Engine]]:
-    """By the first engine that can make the updates of these trials; or the parts that must be trained one
-    after the other, and the engines left to try for them. Why engines cannot is noted."""
-    for number, engine in enumerate(engines):
-        if len(ready) > 1 and not engine.takes_many:
-            return None, [[one] for one in ready], engines[number:]
-        found = _open(engine, ready)
-        if isinstance(found, list):
-            return None, found, engines[number:]
-        for attempt, member in ready:
-            if isinstance(found, Note):
-                member.setup.notes.append(found)
-            else:
-                facts = {"engine": engine.name, **member.setup.engine_facts}
-                attempt.record_setup(member.setup, facts)
-        if not isinstance(found, Note):
-            return found, (), ()
-    raise AssertionError("the last engine makes the updates of every trial")
-
-
-def _open(engine: Engine, ready: Sequence[Ready]) -> Session | list[Sequence[Ready]] | Note:
-    """The session of these trials; parts of them, where it could only take those; or why it cannot."""
-    members = [member for _, member in ready]
-    if (reason := too_coarse_for(engine, [member.moments for member in members])) is not None:
-        return reason
-    try:
-        return engine.open(members)
-    except Unsuited as unsuited:
-        by_model: dict[str, list[Ready]] = {}
-        for one in ready:
-            by_model.setdefault(str(one[1].setup.settings.model), []).append(one)
-        if unsuited.why == "not_alike" and len(by_model) > 1:
-            return list(by_model.values())
-        return note(f"engine_{unsuited.why}", engine=engine.name, **unsuited.values)
-    except torch.OutOfMemoryError:
-        if len(ready) == 1:
-            raise
-        torch.cuda.empty_cache()
-        half = len(ready) // 2
-        return [ready[:half], ready[half:]]
-
-
-def _train_opened(session: Session, ready: Sequence[Ready]) -> None:
-    """From its last checkpoint, where there is one; none is kept where an instrument could not go on from
-    it."""
-    members = [member for _, member in ready]
-    can_go_on = all(member.moments.go_on for member in members)
-    trials = [attempt.checkpointed() for attempt, _ in ready]
-    saved = Checkpoints(trials, members) if can_go_on else None
-    for number, (attempt, member) in enumerate(ready):
-        steps_before = 0 if saved is None else saved.steps_before(number)
-        view = member.setup.view(attempt.folder, steps_before)
-        member.moments.trial_begins(view, () if saved is None else saved.instruments(number))
-    with nullcontext() if saved is None else heeding_end():
-        train(session, members, saved=saved)
 
 
 # Cost trials: measured alone, or timed in turns.
@@ -332,12 +304,12 @@ class TimedTrial:
         self._run, self._load = run, load
         self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | ScriptTimer | None = None
-        self._layout = ExitStack()
+        self._open = ExitStack()
         self._is_running = self.has_ended = False
 
     def warm_up(self) -> Footprint | None:
         """Sets the trial up and runs its steps until they are warm; None where that fails."""
-        attempt = self._attempt
+        attempt, trial = self._attempt, self._attempt.trial
         attempt.begin()
         self._is_running = True
         found: Footprint | None = None
@@ -345,16 +317,14 @@ class TimedTrial:
             script = self._run.study().to_study(str(self._run.study_file)).script
             if script is not None:
                 self._timer = ScriptTimer(attempt, script)
-                found = self._timer.warm_up()
+                self._open.callback(self._timer.close)
             else:
-                assert attempt.trial.cost is not None
+                assert trial.cost is not None
                 # Where memory comes from is settled first: it is that which is to lie elsewhere.
-                process_state.prepare_process(attempt.trial.settings)
-                self._layout.enter_context(process_state.random_layout())
-                setup = _set_up_cost(self._run, attempt, self._load)
-                self._timer = timer = StepTimer(setup, attempt.trial.cost)
-                timer.warm_up()
-                found = footprint(setup.device)
+                process_state.prepare_process(trial.settings)
+                self._open.enter_context(process_state.random_layout())
+                self._timer = StepTimer(_set_up_cost(self._run, attempt, self._load), trial.cost)
+            found = self._timer.warm_up()
         if found is None:
             self._end()
         return found
@@ -380,21 +350,18 @@ class TimedTrial:
     def abandon(self) -> None:
         """Records a trial that was under way as interrupted."""
         if self._is_running:
-            with self._attempt:
-                raise Interrupted
             self._close()
+            self._attempt.interrupt()
 
     def _end(self) -> None:
         self._close()
+        self._attempt.end()
         self._attempt.pass_on_interrupt()
 
     def _close(self) -> None:
-        dismiss_crew()
-        if isinstance(self._timer, ScriptTimer):
-            self._timer.close()
-        self._layout.close()
         self._timer, self._is_running, self.has_ended = None, False, True
-        self._attempt.end()
+        dismiss_crew()
+        self._open.close()
 
 
 # What a trial trains with, and who watches it.
@@ -436,150 +403,3 @@ def _instruments(study: Study, trial: Trial) -> list[Instrument]:
     if study.keeps_weights:
         chosen.append(Weights())
     return chosen
-
-
-# Trials of a script: each in a fresh Python, whose records it leaves in the trial's folder.
-
-
-def _run_scripts(attempts: Sequence[Attempt], study: Study, events: EventWriter) -> None:
-    """One after the other; a script that fails is recorded and the others run."""
-    assert study.script is not None
-    # By itself a script runs as it would without us, with as many threads as it likes.
-    threads = torch.get_num_threads() if study.num_learn > 1 else None
-    for attempt in attempts:
-        attempt.begin()
-        with attempt:
-            if attempt.trial.kind == "learn":
-                _run_whole(attempt, study, threads, events)
-            else:
-                _profile(attempt, study.script)
-            attempt.progress.state = "done"
-        attempt.end()
-        attempt.pass_on_interrupt()
-
-
-def _run_whole(attempt: Attempt, study: Study, threads: int | None, events: EventWriter) -> None:
-    assert study.script is not None
-    meter, told = LoadMeter(), dict[str, Any]()
-    raised: Interrupted | ScriptError | None = None
-    process = ScriptProcess(study.script, attempt.trial, attempt.folder, "whole", threads, study)
-    try:
-        while "ended" not in (told := process.answer()):
-            events.write(progress_event(attempt.trial.id, told["metrics"]))
-        process.wait()
-    except Interrupted as interrupted:
-        told, raised = process.interrupt() or told, interrupted
-    except ScriptError as error:
-        told, raised = error.told, error
-    finally:
-        process.close()
-    attempt.load = meter.read()
-    if "facts" in told:  # however it ended, this was seen
-        is_cut = raised is not None or told["ended"] != "done"
-        _record_seen(attempt, told, study.script.processes, is_cut=is_cut)
-    if raised is not None:
-        raise raised
-    if told["ended"] == "interrupted":  # by itself
-        raise ScriptError(process.failure(told))
-
-
-def _record_seen(
-    attempt: Attempt, told: Mapping[str, Any], num_processes: int, *, is_cut: bool
-) -> None:
-    """`told`: the last words of the script's process; `is_cut`: before its end, after which more might have
-    been seen."""
-    attempt.engine_facts.update(told["facts"])
-    folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
-    progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
-    progress.total_s = watched.total_s
-    progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
-    attempt.notes += [Note.model_validate(one) for one in told["notes"]]
-    if is_cut:
-        return
-    attempt.notes += [Note.model_validate(one) for one in told["missing"]]
-    attempt.notes += notes_of(watched)
-    others = [folder.watched_by(rank) for rank in range(1, num_processes)]
-    attempt.notes += _straggler([watched, *(one.read() for one in others if one.path.exists())])
-
-
-def _profile(attempt: Attempt, script: ScriptSpec) -> None:
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "operators", None)
-    try:
-        told = process.answer()
-        process.wait()
-    finally:
-        process.close()
-    attempt.engine_facts.update(told["facts"])
-
-
-def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
-    """The newest values of a trial's metrics."""
-    known = {n: v if v is not None and math.isfinite(v) else None for n, v in metrics.items()}
-    return Event(kind="progress", trials=(trial_id,), metrics=known)
-
-
-def _straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
-    """The process that others wait for, where one takes longer for its own part of a step. Gradients are
-    exchanged in the backward pass: there the others wait."""
-    own_ms = [
-        {n: statistics.median(ms) for n, ms in one.steps_ms.items() if n != "backward" and ms}
-        for one in watched
-    ]
-    if len(own_ms) < 2 or not all(own_ms):
-        return []
-    sums_ms = [sum(parts.values()) for parts in own_ms]
-    rank = sums_ms.index(max(sums_ms))
-    lost_ms = sums_ms.pop(rank) - statistics.median(sums_ms)
-    slowest, steps_ms = own_ms.pop(rank), watched[rank].steps_ms.values()
-    if lost_ms < STRAGGLES * statistics.median(map(sum, zip(*steps_ms, strict=True))):
-        return []
-    extra_ms = {
-        name: spent - statistics.median(other.get(name, 0.0) for other in own_ms)
-        for name, spent in slowest.items()
-    }
-    part = max(extra_ms, key=lambda name: extra_ms[name])
-    return [note("script_straggler", rank=rank, part=part, ms=round(lost_ms, 2))]
-
-
-def notes_of(watched: WatchedRecord) -> list[Note]:
-    """What could not be seen."""
-    found = []
-    if not watched.num_steps:
-        found.append(note("script_no_updates"))
-    elif not watched.optimizers:
-        found.append(note("script_updates_by_hand"))
-    if watched.num_steps and "forward" not in watched.parts_s:
-        found.append(note("script_no_forward"))
-    if watched.num_steps and not any(one.is_trained_on for one in watched.loaders):
-        found.append(note("script_no_loader"))
-    if compiled := [one.name for one in watched.models if one.is_compiled]:
-        found.append(note("script_compiled", names=", ".join(dict.fromkeys(compiled))))
-    return found
-
-
-class ScriptTimer:
-    """The steps of a script, timed in turns that others may come between."""
-
-    def __init__(self, attempt: Attempt, script: ScriptSpec) -> None:
-        self._attempt = attempt
-        self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns", None)
-
-    def warm_up(self) -> Footprint:
-        """Waits until its steps are warm."""
-        return Footprint(**self._process.answer()["footprint"])
-
-    def turn(self, number: int) -> float:
-        """One turn; the median of its bare steps."""
-        self._process.tell(f"turn {number}")
-        median_ms: float = self._process.answer()["median_ms"]
-        return median_ms
-
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        """The record of all turns."""
-        self._process.tell(f"finish {bench} {stopped}")
-        self._attempt.engine_facts.update(self._process.answer()["facts"])
-        return self._attempt.folder.cost.read()
-
-    def close(self) -> None:
-        """Ends the script."""
-        self._process.close()

@@ -18,7 +18,7 @@ from trainlab.errors import Interrupted, SpecError, TrainlabError
 from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.lease import leased
 from trainlab.execute.planned_run import start_run
-from trainlab.execute.worker import notes_of, progress_event
+from trainlab.execute.script_trials import notes_of, progress_event
 from trainlab.lab.opened import Run
 from trainlab.machine.host import capture
 from trainlab.machine.load import LoadMeter

@@ -1,6 +1,7 @@
 """Which device a trial runs on, and when the device is done."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import psutil
 import torch
@@ -21,6 +22,12 @@ def pick_device(name: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device: got mps, but this machine has no Apple GPU; use --device cpu")
     return device
+
+
+@cache
+def is_cpu(name: str) -> bool:
+    """Whether the name device, as `pick_device` finds it, is the CPU."""
+    return pick_device(name).type == "cpu"
 
 
 def devices_here() -> list[torch.device]:
@@ -98,8 +105,6 @@ def footprint(device: torch.device) -> Footprint:
     return Footprint(host_bytes, own_bytes, free_bytes, total_bytes)
 
 
-OUT_OF_MEMORY = "OutOfMemory"
-"""The kind of failure of a trial that had too little, whoever noticed."""
 SAID_BY_TORCH = ("can't allocate memory", "not enough memory", "std::bad_alloc", "out of memory")
 
 

@@ -6,6 +6,7 @@ what marking costs. Step times are only ever read from bare steps.
 """
 
 import math
+import resource
 import statistics
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Literal
 
 import torch
 
-from trainlab.machine.device import synchronize
+from trainlab.machine.device import Footprint, footprint, synchronize
 from trainlab.machine.load import cpu_times, load_average
 from trainlab.machine.process_state import prepare_process
 from trainlab.measure.interleaved import (
@@ -74,12 +75,11 @@ COUNTED = ("page_faults", "modules_imported", "libraries_loaded", "device_alloca
 def _counts(device: torch.device) -> dict[str, int]:
     """Running counts of this process, those that the system has; the difference over a step is what the
     step did."""
-    counts = {"modules_imported": len(sys.modules)}
-    if sys.platform != "win32":
-        import resource
-
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        counts["page_faults"] = used.ru_minflt + used.ru_majflt
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    counts = {
+        "modules_imported": len(sys.modules),
+        "page_faults": used.ru_minflt + used.ru_majflt,
+    }
     if MAPS.exists():
         lines = MAPS.read_text().splitlines()
         counts["libraries_loaded"] = len({line.split()[5] for line in lines if ".so" in line})
@@ -120,7 +120,7 @@ class StepTimer:
         self._step_ms: list[float] = []
         self._phase_steps: list[dict[str, float]] = []
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> Footprint:
         """Runs steps until they no longer get faster; `warmup_steps` of them at least."""
         prepare_process(self._setup.settings)
         with running_steps(self._setup, self._spec.mode):
@@ -132,6 +132,7 @@ class StepTimer:
                 not is_warm(self._warmup_ms[num_first:]) and time.monotonic() < deadline
             ):
                 self._warmup_ms.append(timed_ms(self._setup.device, self._steps.next_bare))
+        return footprint(self._setup.device)
 
     def turn(self, number: int) -> float:
         """One turn, in the round of that number; returns the median of its bare steps."""

@@ -60,6 +60,8 @@ class Failure(Record):
         return self.traceback if self.line and not is_whole and self.kind not in OF_RULES else ""
 
 
+OUT_OF_MEMORY = "OutOfMemory"
+"""The kind of failure of a trial that had too little, whoever noticed."""
 SCRIPT_EXIT = "ScriptExit"
 """The kind of failure of a script that ended with an exit code other than 0."""
 OF_RULES = ("WorkloadError", "DataError", "SpecError", SCRIPT_EXIT)
