@@ -40,12 +40,11 @@ print("{}")
     assert sorted(done.stderr.split("\n")) == ["", "from Python", "from a child"]
 
 
-def test_a_reader_that_has_gone_and_a_closed_stream_are_no_fault(tmp_path: Path) -> None:
+def test_a_reader_that_has_gone_is_no_fault(tmp_path: Path) -> None:
     Fabricated().write(tmp_path / "r", made_study(seeds=1))
-    for end in ("| head -c 1", "<&- >&- 2>&-"):
-        words = f"{sys.executable} -P -m trainlab show r {end}"
-        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, ""), end
+    words = f"{sys.executable} -P -m trainlab show r | head -c 1"
+    done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_numbers_that_json_cannot_hold_are_null(capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,9 +70,8 @@ def call(words: Sequence[str]) -> int:
 
 def main() -> None:
     """Entry point of the `trainlab` command."""
-    from trainlab.machine.processes import open_closed_streams, outlast_terminal
+    from trainlab.machine.processes import outlast_terminal
 
-    open_closed_streams()
     faulthandler.enable(2)  # a crash of the user's code says where it was
     outlast_terminal()
     sys.exit(call(sys.argv[1:]))

@@ -32,7 +32,12 @@ def capture(folder: Path) -> Environment:
     """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
     import torch
 
-    commit, dirty = _git(folder)
+    git = ["git", "-C", str(folder)]
+    commit = _output([*git, "rev-parse", "HEAD"])
+    changes = _output([*git, "status", "--porcelain", "--untracked-files=no"])
+    system = f"{platform.system()} {platform.version()}"
+    with suppress(OSError, KeyError):
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
     gpus, driver = _gpus()
     cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
     versions = {}
@@ -47,14 +52,14 @@ def capture(folder: Path) -> Environment:
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         gpus=gpus,
         driver=driver,
-        os=_os_name(),
+        os=f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else system,
         kernel=platform.release(),
         python=platform.python_version(),
         # torch's own word: its build (+cpu, +cu130) is part of its version.
         packages=versions | {"torch": torch.__version__},
         variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         git_commit=commit,
-        git_dirty=dirty,
+        git_dirty=None if commit is None else bool(changes),
         cuda=torch.version.cuda,
         cudnn=None if cudnn is None else str(cudnn),
         torch_threads=torch.get_num_threads(),
@@ -65,14 +70,11 @@ def capture(folder: Path) -> Environment:
 
 def usable_vcpus() -> int:
     """vCPUs this process may really use: the smaller of affinity and container quota."""
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    quota_file = Path("/sys/fs/cgroup/cpu.max")
-    if quota_file.exists():
-        quota, _, period = quota_file.read_text().partition(" ")
-        if quota.strip() != "max":
-            count = min(count, max(1, int(quota) // int(period)))
+    has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
+    count = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no such file, or no quota: `max 100000`
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text().split())
+        count = min(count, max(1, quota // period))
     return count
 
 
@@ -90,14 +92,6 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _os_name() -> str:
-    if sys.platform == "darwin":
-        return f"macOS {platform.mac_ver()[0]}"
-    with suppress(OSError, KeyError):
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    return f"{platform.system()} {platform.version()}"
-
-
 def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
     """Each as the driver names it, and the driver's version."""
     import pynvml
@@ -108,27 +102,27 @@ def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
         except pynvml.NVMLError:  # a virtual GPU may refuse to tell
             return None
 
-    def described(handle: Any) -> Gpu:
-        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-        return Gpu(
-            name=pynvml.nvmlDeviceGetName(handle),
-            memory_gib=None if memory is None else round(memory.total / 2**30, 1),
-            power_limit_w=None if power_mw is None else power_mw / 1000,
-            sm_clock_max_mhz=queried(
-                pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM
-            ),
-        )
-
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
         return (), None
-    try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return tuple(map(described, handles)), pynvml.nvmlSystemGetDriverVersion()
-    finally:
-        pynvml.nvmlShutdown()
+    gpus = []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+        clock_mhz = queried(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
+        gpus.append(
+            Gpu(
+                name=pynvml.nvmlDeviceGetName(handle),
+                memory_gib=None if memory is None else round(memory.total / 2**30, 1),
+                power_limit_w=None if power_mw is None else power_mw / 1000,
+                sm_clock_max_mhz=clock_mhz,
+            )
+        )
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    pynvml.nvmlShutdown()
+    return tuple(gpus), driver
 
 
 def tf32_modes() -> dict[str, bool]:
@@ -140,14 +134,6 @@ def tf32_modes() -> dict[str, bool]:
         of_conv = cudnn.conv.fp32_precision  # type: ignore[attr-defined]
         return {"matmul": matmul.fp32_precision == "tf32", "convolution": of_conv == "tf32"}
     return {"matmul": matmul.allow_tf32, "convolution": cudnn.allow_tf32}
-
-
-def _git(folder: Path) -> tuple[str | None, bool | None]:
-    commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
-    if commit is None:
-        return None, None
-    changes = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
-    return commit, bool(changes)
 
 
 def _output(command: list[str]) -> str | None:

@@ -44,15 +44,16 @@ class LoadMeter:
 
     def __init__(self) -> None:
         self._start = cpu_times()
-        self._load_before = load_average()
+        self._load_before = os.getloadavg()[0]
 
     def read(self) -> LoadRecord:
         """Cores used by others and stolen by the host, on average since the start."""
         return load_record(*cpu_times().cores_since(self._start), self._load_before)
 
 
-def load_record(others_cores: float, stolen_cores: float, load_before: float | None) -> LoadRecord:
-    """With what else is known of the CPUs now; not every system tells all of it."""
+def load_record(others_cores: float, stolen_cores: float, load_before: float) -> LoadRecord:
+    """With what else is known of the CPUs now, not all of it everywhere. `load_before`: the system's load
+    average over the minute before."""
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     return LoadRecord(
         load_before=load_before,
@@ -62,8 +63,3 @@ def load_record(others_cores: float, stolen_cores: float, load_before: float | N
         governor=governor.read_text().strip() if governor.exists() else None,
         affinity=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
     )
-
-
-def load_average() -> float | None:
-    """Over the last minute; Windows has no such average."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

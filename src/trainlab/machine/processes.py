@@ -83,17 +83,6 @@ def end_with_parent(by: int = signal.SIGKILL) -> None:
     threading.Thread(target=leave_as_orphan, daemon=True).start()
 
 
-def open_closed_streams() -> None:
-    """Where a standard stream was closed (`>&-`), what is printed to it is dropped: else the next file that
-    is opened would take its place."""
-    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
-        with suppress(OSError):
-            os.fstat(descriptor)
-            continue
-        os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
-        setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
-
-
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN)
 """Nobody is left to read."""
 

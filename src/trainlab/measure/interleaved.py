@@ -127,7 +127,7 @@ def by_phase(steps_ms: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [step.get(name, 0.0) for step in steps_ms] for name in names}
 
 
-def load_of(turns: Sequence[TurnRecord], load_before: float | None) -> LoadRecord:
+def load_of(turns: Sequence[TurnRecord], load_before: float) -> LoadRecord:
     """What else the machine did, over all turns."""
     others = statistics.fmean(turn.others_cores for turn in turns)
     stolen = statistics.fmean(turn.stolen_cores for turn in turns)

@@ -3,10 +3,9 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import psutil
 import torch
@@ -21,7 +20,7 @@ from trainlab.record.cost_record import LimitsRecord
 from trainlab.record.files import make_folder, read_json, write_json
 from trainlab.record.schema import FORMAT, Note, note
 
-CPU_SIZES = (256, 512, 1024, 2048)
+CPU_SIZES: tuple[int, ...] = (256, 512, 1024, 2048)
 GPU_SIZES = (4096, 5120, 6144, 8192, 12288)
 """Rows and columns of the square matrices multiplied, the cheapest first."""
 
@@ -47,27 +46,28 @@ Work = Callable[[], object]
 
 
 def measured_limits(device: torch.device) -> LimitsRecord:
-    """This machine's limits from the cache, or measured now where there are none.
+    """This machine's limits from the cache, or measured now where there are none there that can be read.
 
     Those measured on a busy machine are not kept.
     """
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
-    if (known := _cached(path)) is not None:
-        return known
+    with suppress(RecordError, ValidationError):
+        known = LimitsRecord.model_validate(read_json(path))
+        if "fp32" in known.flops_per_s:
+            return known
     record = _measure(device)
-    if record.busy:
-        return record
-    try:
-        make_folder(path.parent)
-        write_json(path, record.model_dump(mode="json"))
-    except RecordError as error:
-        record.notes.append(note("limits_not_kept", error=str(error)))
+    if not record.busy:
+        try:
+            make_folder(path.parent)
+            write_json(path, record.model_dump(mode="json"))
+        except RecordError as error:
+            record.notes.append(note("limits_not_kept", error=str(error)))
     return record
 
 
 def cache_key(device: torch.device) -> str:
     """Differs where the limits may: device, threads, usable vCPUs, torch's build."""
-    facts = (FORMAT, *_identity(device), usable_vcpus())
+    facts = FORMAT, _name(device), torch.get_num_threads(), torch.__version__, usable_vcpus()
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
@@ -76,24 +76,12 @@ def product_flops(size: int) -> int:
     return 2 * size**3
 
 
-def _identity(device: torch.device) -> tuple[str, int, str]:
-    """Device name, threads, torch's version."""
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
-    return name, torch.get_num_threads(), torch.__version__
-
-
-def _cached(path: Path) -> LimitsRecord | None:
-    """None also where the file is no such record: it will be replaced."""
-    try:
-        record = LimitsRecord.model_validate(read_json(path))
-    except (RecordError, ValidationError):
-        return None
-    return record if "fp32" in record.flops_per_s and not record.busy else None
+def _name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_model()
 
 
 @torch.no_grad()
 def _measure(device: torch.device) -> LimitsRecord:
-    name, threads, version = _identity(device)
     load, notes = LoadMeter(), list[Note]()
     flops_per_s, bytes_per_s = _best_products(device, notes), _best_copy(device)
     others = load.read().others_cores
@@ -101,9 +89,9 @@ def _measure(device: torch.device) -> LimitsRecord:
     if busy:
         notes.append(note("limits_busy", cores=round(others, 1)))
     return LimitsRecord(
-        device_name=name,
-        threads=threads,
-        torch=version,
+        device_name=_name(device),
+        threads=torch.get_num_threads(),
+        torch=torch.__version__,
         measured=datetime.now(UTC).isoformat(timespec="microseconds"),
         flops_per_s=flops_per_s,
         bytes_per_s=bytes_per_s,
@@ -113,18 +101,19 @@ def _measure(device: torch.device) -> LimitsRecord:
 
 
 def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
-    if device.type != "cuda":
-        kinds = {"fp32": torch.float32, "bf16": torch.bfloat16}
-        return {name: _best_product(device, kind, CPU_SIZES, notes) for name, kind in kinds.items()}
-    # Before Ampere (8.0) the flag is accepted and changes nothing.
-    has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
+    is_gpu = device.type == "cuda"
+    names, sizes = ["fp32", "bf16"], CPU_SIZES
+    if is_gpu:
+        # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
+        # Before Ampere (8.0) the flag for TF32 is accepted and changes nothing.
+        has_tf32 = torch.cuda.get_device_capability(device) >= (8, 0)
+        names, sizes = ["bf16", *(["tf32"] if has_tf32 else []), "fp32"], GPU_SIZES
     flops_per_s = {}
-    # The fastest first, each after a pause: a GPU that has just worked hard runs at a lower clock.
-    for name in ("bf16", "tf32", "fp32") if has_tf32 else ("bf16", "fp32"):
-        time.sleep(PAUSE_S)
+    for name in names:
+        time.sleep(PAUSE_S if is_gpu else 0)
         with fp32_products_as("tf32" if name == "tf32" else "ieee"):
-            kind = torch.bfloat16 if name == "bf16" else torch.float32
-            flops_per_s[name] = _best_product(device, kind, GPU_SIZES, notes)
+            dtype = torch.bfloat16 if name == "bf16" else torch.float32
+            flops_per_s[name] = _best_product(device, dtype, sizes, notes)
     return flops_per_s
 
 
@@ -132,10 +121,11 @@ def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
 def fp32_products_as(precision: str) -> Iterator[None]:
     """Matrix products of fp32 on a GPU run as `ieee` or `tf32` in this block; then as before."""
     matmul = torch.backends.cuda.matmul
-    # Since 2.9 under a new name; the old one may then raise.
-    name = "fp32_precision" if hasattr(matmul, "fp32_precision") else "allow_tf32"
+    # Since torch 2.9 under a new name; the old one may then raise.
+    is_new = hasattr(matmul, "fp32_precision")
+    name = "fp32_precision" if is_new else "allow_tf32"
     before = getattr(matmul, name)
-    setattr(matmul, name, precision if name == "fp32_precision" else precision == "tf32")
+    setattr(matmul, name, precision if is_new else precision == "tf32")
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ for themselves (oneDNN, numpy) is seen neither by the profiler nor by the alloca
 """
 
 import re
-import sys
+import resource
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -250,14 +250,9 @@ def _nodes(profiler: profile) -> list[Any]:
     return nodes
 
 
-def _process_peak_bytes() -> int | None:
+def _process_peak_bytes() -> int:
     # From Linux where there is such a file: ru_maxrss of a process starts from that of its parent.
     status = Path("/proc/self/status")
     if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
         return int(found[1]) * 1024
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

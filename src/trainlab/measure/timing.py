@@ -6,6 +6,7 @@ what marking costs. Step times are only ever read from bare steps.
 """
 
 import math
+import os
 import resource
 import statistics
 import sys
@@ -18,7 +19,7 @@ from typing import Literal
 import torch
 
 from trainlab.machine.device import Footprint, footprint, synchronize
-from trainlab.machine.load import cpu_times, load_average
+from trainlab.machine.load import cpu_times
 from trainlab.machine.process_state import prepare_process
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
@@ -113,7 +114,7 @@ class StepTimer:
         if self._steps.shows_phases:
             self._marked = self._steps.watched_by([PhaseMarks(self._watch)])
             self._observed = self._steps.watched_by([self._cold])
-        self._load_before = load_average()
+        self._load_before = os.getloadavg()[0]
         self._warmup_ms: list[float] = []
         self._first: list[ColdStep] = []
         self._turns: list[TurnRecord] = []

@@ -6,6 +6,7 @@ pass over the data.
 """
 
 import math
+import os
 import statistics
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from torch.profiler import record_function
 
 from trainlab.errors import SpecError
 from trainlab.machine.device import footprint, synchronize
-from trainlab.machine.load import cpu_times, load_average
+from trainlab.machine.load import cpu_times
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
     WARMUP_S,
@@ -75,7 +76,7 @@ class Turns:
         self._phase_steps: list[dict[str, float]] = []
         self._turns: list[TurnRecord] = []
         self._memory: list[tuple[int, int]] = []
-        self._load_before = load_average()
+        self._load_before = os.getloadavg()[0]
         self.record: CostRecord | None = None
 
     @property
