@@ -26,6 +26,18 @@ def study_of(workload: str, settings: dict[str, Any], **fields: Any) -> Study:
     return study_for(checked_question(values))
 
 
+def curves(run: RunFolder) -> dict[str, list[dict[str, Any]]]:
+    """Of learn trials, by id, without times: what must be the same wherever and however often they run."""
+    return {
+        trial.id: [
+            {name: value for name, value in line.items() if not name.endswith("_s")}
+            for line in run.trial(trial.id).curve()
+        ]
+        for trial in run.trials()
+        if trial.kind == "learn"
+    }
+
+
 def groups_of(run: RunFolder) -> tuple[Group, ...]:
     """What a started run has planned."""
     return plan(run.study().to_study("study.json"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clusters import _free_ports
+from clusters import free_ports
 
 PATIENCE_S = 300.0
 PLAIN = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -27,7 +27,7 @@ def mlflow_executable() -> str | None:
 @contextmanager
 def mlflow_server(executable: str, folder: Path) -> Iterator[str | None]:
     """Gives the address of a server whose data lies in a folder; None where it does not start."""
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     # What it imports is its own, not that of the tests.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

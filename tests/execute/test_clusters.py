@@ -13,7 +13,7 @@ from threading import Thread
 import psutil
 import pytest
 
-from asking import groups_of, study_of
+from asking import curves, groups_of, study_of
 from clusters import ray_cluster, slurm_cluster, why_no_slurm
 from trainlab.errors import SpecError
 from trainlab.execute.cluster import slurm_options
@@ -48,12 +48,8 @@ def _found_by_nodes() -> Iterator[None]:
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if (reason := why_no_slurm()) is not None:
         pytest.skip(reason)
-    with (
-        slurm_cluster(tmp_path_factory.mktemp("slurm")) as variables,
-        pytest.MonkeyPatch.context() as p,
-    ):
-        for name, value in variables.items():
-            p.setenv(name, value)
+    with slurm_cluster(tmp_path_factory.mktemp("slurm")) as conf, pytest.MonkeyPatch.context() as p:
+        p.setenv("SLURM_CONF", str(conf))
         yield "slurm:time=10"
 
 
@@ -69,32 +65,19 @@ def on(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(request.param))
 
 
-def started(file: Path, out: Path, **fields: object) -> RunFolder:
-    settings = {"device": "cpu", "threads": 1, "epochs": 1}
-    return start_run(study_of(str(file), settings, **{"tensorboard": False, **fields}), out)
+def started(workload: str, out: Path, epochs: int = 1, **fields: object) -> RunFolder:
+    settings = {"device": "cpu", "threads": 1, "epochs": epochs}
+    return start_run(study_of(workload, settings, tensorboard=False, **fields), out)
 
 
 def slow_run(tiny_file: Path, out: Path, seeds: int = 4) -> RunFolder:
     """Trials of some two seconds each."""
     tiny_file.write_text(tiny_file.read_text() + SLOW)
-    settings = {"device": "cpu", "threads": 1, "epochs": 10}
-    study = study_of(f"{tiny_file}:slow", settings, seeds=seeds, tensorboard=False)
-    return start_run(study, out)
+    return started(f"{tiny_file}:slow", out, epochs=10, seeds=seeds)
 
 
 def run_all(executor: Executor, run: RunFolder) -> None:
     executor.run(run, groups_of(run), lambda: False)
-
-
-def curves(run: RunFolder) -> dict[str, list[dict[str, object]]]:
-    return {
-        trial.id: [
-            {name: value for name, value in line.items() if not name.endswith("_s")}
-            for line in run.trial(trial.id).curve()
-        ]
-        for trial in run.trials()
-        if trial.kind == "learn"
-    }
 
 
 def when(is_so: Callable[[], bool], act: Callable[[], None]) -> Thread:
@@ -117,20 +100,17 @@ def runs(run: RunFolder) -> bool:
 
 def nodes_of(run: RunFolder) -> list[psutil.Process]:
     """The processes of nodes that work for the run."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = " ".join(process.info["cmdline"] or ())
-        if "trainlab.execute.node run" in line and str(run.path) in line:
-            found.append(process)
-    return found
+    lines = {one: " ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])}
+    parts = "trainlab.execute.node run", str(run.path)
+    return [process for process, line in lines.items() if all(part in line for part in parts)]
 
 
 @pytest.mark.cluster
 def test_a_study_gives_what_it_gives_here(on: str, tiny_file: Path, tmp_path: Path) -> None:
     workload = f"{tiny_file}:tiny"
-    here = started(Path(workload), tmp_path / "here", seeds=3)
+    here = started(workload, tmp_path / "here", seeds=3)
     run_all(executor_for("inline", Loader()), here)
-    there = started(Path(workload), tmp_path / "there", seeds=3, cost=QUICK)
+    there = started(workload, tmp_path / "there", seeds=3, cost=QUICK)
     with closing(executor_for(on, Loader())) as executor:
         assert executor.preflight(there.study().to_study("x"), each_device=False)[0] == "cpu"
         run_all(executor, there)
@@ -195,11 +175,9 @@ def test_a_requeued_task_goes_on_with_what_is_left(
     assert curves(there) == curves(here)
 
 
-@pytest.mark.parametrize("text", ["partition", "partition=", "=gpu", "Bad=1", "a b=1"])
-def test_options_of_slurm_are_names_and_values(text: str) -> None:
-    with pytest.raises(SpecError, match=re.escape(f"--slurm: got {text!r}, must be options")):
-        slurm_options(text)
-    assert slurm_options("partition=gpu,cpus-per-task=2") == {
-        "partition": "gpu",
-        "cpus-per-task": "2",
-    }
+def test_options_of_slurm_are_names_and_values() -> None:
+    for text in ("partition", "partition=", "=gpu", "Bad=1", "a b=1"):
+        with pytest.raises(SpecError, match=re.escape(f"--slurm: got {text!r}, must be options")):
+            slurm_options(text)
+    found = slurm_options("partition=gpu,cpus-per-task=2")
+    assert found == {"partition": "gpu", "cpus-per-task": "2"}

@@ -6,8 +6,8 @@ folder, which all nodes must see at the same path.
 
 - ray: a Ray cluster, or one started here. Each share is a Ray task, which starts the node in a process of
   its own; retries are counted by us, not by Ray.
-- slurm: a Slurm cluster, by its own commands. Shares that need the same are the tasks of one array job; one
-  that is preempted is requeued by Slurm and goes on with what is left.
+- slurm: a Slurm cluster, by its own commands. Each share is a job; one that is preempted is requeued by
+  Slurm and goes on with what is left.
 """
 
 import json
@@ -24,7 +24,7 @@ import time
 import uuid
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,8 +55,8 @@ AUTH_VARIABLE, TOKEN_VARIABLE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 SLURM_COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "srun")
 LOOK_EVERY_S = 2.0
 """Between two looks at Slurm's queue, which all users share."""
-MOST_SHARES = 1000
-"""Slurm's own limit of an array, unless its administrator has raised it."""
+MOST_SHARES = 200
+"""Each is a job of its own, and others wait for the scheduler, too."""
 GRACE_S = 20
 """Between the polite kill at a time limit and the hard one."""
 
@@ -73,7 +73,7 @@ class Share(Spec):
     """How long a trial may take."""
     folder: str
     """The driver's current folder: workloads may be named relative to it."""
-    path: tuple[str, ...] = ()
+    path: tuple[str, ...]
     """Where the driver finds modules, looked at last."""
 
     @property
@@ -132,8 +132,8 @@ class Cluster(Protocol):
     def num_slots(self, needs: Needs) -> int:
         """About how many tasks with these needs run at a time."""
 
-    def submit(self, tasks: Sequence[Task]) -> None:
-        """Starts them, and gives them their names."""
+    def submit(self, task: Task) -> None:
+        """Starts it, and gives it its name."""
 
     def has_ended(self, task: Task) -> bool:
         """However it ended: what came of it is in the run folder."""
@@ -167,9 +167,9 @@ class ClusterExecutor:
         try:
             while (waiting or sent) and not is_over():
                 ready = [task for task in waiting if _has_weights(run, task.share)]
-                if ready:
-                    self._cluster.submit(ready)
-                    sent += ready
+                for task in ready:
+                    self._cluster.submit(task)
+                    sent.append(task)
                 ended = [task for task in sent if self._cluster.has_ended(task)]
                 sent = [task for task in sent if task not in ended]
                 again = filter(None, (self._lost(run, task) for task in ended))
@@ -297,10 +297,9 @@ class RayCluster:
         by_gpu = total["GPU"] / wanted["num_gpus"] if wanted["num_gpus"] else math.inf
         return max(1, int(min(total.get("CPU", 1.0) / wanted["num_cpus"], by_gpu)))
 
-    def submit(self, tasks: Sequence[Task]) -> None:
-        for task in tasks:
-            run = self._run.options(**self._options(task.needs))
-            task.name = run.remote(str(task.file), str(task.log))
+    def submit(self, task: Task) -> None:
+        run = self._run.options(**self._options(task.needs))
+        task.name = run.remote(str(task.file), str(task.log))
 
     def has_ended(self, task: Task) -> bool:
         ended, _ = self._ray.wait([task.name], timeout=0)
@@ -364,17 +363,29 @@ class SlurmCluster:
             raise SpecError([f"--on: slurm needs {missing[0]}, which is not on the path here"])
         self._options = slurm_options(options)
         self._queue: set[str] = set()
-        """The tasks of this user that have not ended, as `1234_5`, looked up now and then."""
+        """The jobs of this user that have not ended, looked up now and then."""
         self._next_look_s = 0.0
 
     def ask(self, text: str, needs: Needs) -> str:
         words = [*self._words(needs), "--quiet", "--ntasks=1", sys.executable, *NODE, "preflight"]
         return _call("srun", *words, text=text)
 
-    def submit(self, tasks: Sequence[Task]) -> None:
-        for needs, alike in groupby(tasks, lambda task: task.needs):
-            self._submit_array(tuple(alike), needs)
-        self._queue.update(task.name for task in tasks)
+    def submit(self, task: Task) -> None:
+        # `exec`: the signals of Slurm must reach Python, not a shell around it.
+        command = shlex.join([sys.executable, *NODE, "run", str(task.file)])
+        told = _call(
+            "sbatch",
+            "--parsable",
+            "--job-name=trainlab",
+            "--requeue",
+            "--open-mode=append",
+            f"--signal=B:TERM@{GRACE_S}",
+            f"--output={task.log}",
+            *self._words(task.needs),
+            text=f"#!/bin/bash\nexec {command}\n",
+        )
+        task.name = told.strip().partition(";")[0]
+        self._queue.add(task.name)
         self._next_look_s = time.monotonic() + LOOK_EVERY_S
 
     def num_slots(self, needs: Needs) -> int:
@@ -387,7 +398,7 @@ class SlurmCluster:
 
     def has_ended(self, task: Task) -> bool:
         if time.monotonic() >= self._next_look_s:
-            told = _call("squeue", "--me", "--noheader", "--array", "--format=%i")
+            told = _call("squeue", "--me", "--noheader", "--format=%i")
             self._queue = set(told.split())
             self._next_look_s = time.monotonic() + LOOK_EVERY_S
         return task.name not in self._queue
@@ -397,31 +408,6 @@ class SlurmCluster:
 
     def close(self) -> None:
         """Tasks were cancelled by whoever had them."""
-
-    def _submit_array(self, tasks: Sequence[Task], needs: Needs) -> None:
-        folder, last = tasks[0].file.parent, len(tasks) - 1
-        files = "\n".join(shlex.quote(str(task.file)) for task in tasks)
-        # `exec`: the signals of Slurm must reach Python, not a shell around it.
-        script = (
-            f"#!/bin/bash\nfiles=(\n{files}\n)\n"
-            f'share="${{files[$SLURM_ARRAY_TASK_ID]}}"\n'
-            f'exec {shlex.join([sys.executable, *NODE])} run "$share" >> "${{share%.json}}.log" 2>&1\n'
-        )
-        told = _call(
-            "sbatch",
-            "--parsable",
-            f"--array=0-{last}",
-            "--job-name=trainlab",
-            "--requeue",
-            "--open-mode=append",
-            f"--signal=B:TERM@{GRACE_S}",
-            f"--output={folder}/slurm-%A_%a.log",
-            *self._words(needs),
-            text=script,
-        )
-        job = told.strip().partition(";")[0]
-        for number, task in enumerate(tasks):
-            task.name = f"{job}_{number}"
 
     def _words(self, needs: Needs) -> list[str]:
         size = ["--exclusive"] if needs.cpus is None else [f"--cpus-per-task={needs.cpus}"]
