@@ -1,7 +1,9 @@
 """Runs of a script made of records alone: what watching one leaves behind, without any script."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -15,6 +17,16 @@ from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, Wat
 from trainlab.spec import CostSpec
 
 STEP_MS = {"data": 1.0, "forward": 3.0, "backward": 4.5, "optimizer": 1.25, "other": 0.25}
+
+
+@contextmanager
+def own_main() -> Iterator[None]:
+    """A script that runs inside may take the place of the main module."""
+    before = sys.modules["__main__"], sys.argv, [*sys.path]
+    try:
+        yield
+    finally:
+        sys.modules["__main__"], sys.argv, sys.path[:] = before
 
 
 def loader(**own: Any) -> LoaderRow:

@@ -17,9 +17,9 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from children import children
 from trainlab.errors import SpecError
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching import running
 from trainlab.watching.interventions import ChangeError, apply_change, keep_last
-from trainlab.watching.running import run_script
+from trainlab.watching.script_child import run_script
+from watched_runs import own_main
 
 SCRIPT = """
 import builtins, torch
@@ -101,10 +101,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             change.check_used()
         return seen
 
-    yield run_changed
-    # Workers of its loaders end with the script's module.
-    running._kept.clear()
-    gc.collect()
+    with own_main():
+        yield run_changed
+    gc.collect()  # workers of its loaders end with the script's module
     assert not [child for child in children() if child.name() == "pt_data_worker"]
 
 
@@ -148,8 +147,9 @@ def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None
     script.write_text("for number in range(3):\n    total = number\nassert total == 0\n")
     change = apply_change("without=2", script)
     assert change is not None
-    for _ in range(2):
-        run_script(ScriptSpec(path=str(script)), (), change.code)
+    with own_main():
+        for _ in range(2):
+            run_script(ScriptSpec(path=str(script)), (), change.code)
     change.close()
     assert change.num_uses == 6
 

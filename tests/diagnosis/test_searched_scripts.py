@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.running import run_script
+from trainlab.watching.script_child import run_script
 from trainlab.watching.statements import Search
 from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import watched_record
+from trainlab.watching.watched_run import watched_record
+from watched_runs import own_main
 
 SCRIPT = """
 import time, torch
@@ -54,7 +55,8 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
     search = Search(script, tracer)
     tracer.on_step = search.step_ended
     try:
-        run_script(ScriptSpec(path=str(script)), ())
+        with own_main():
+            run_script(ScriptSpec(path=str(script)), ())
     finally:
         tracer.close()
         search.close()

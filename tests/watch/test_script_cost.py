@@ -11,10 +11,9 @@ from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.record.cost_record import CostRecord
-from trainlab.watching.running import EndOfWatch
 from trainlab.watching.script_cost import Turns
-from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import facts_of
+from trainlab.watching.tracer import EndOfWatch, Tracer
+from trainlab.watching.watched_run import facts_of
 
 DATA = TensorDataset(torch.rand(50, 3), torch.rand(50, 1))
 

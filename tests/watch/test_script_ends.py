@@ -19,8 +19,7 @@ from trainlab.lab.driving import drive
 from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.trial_record import TrialRecord
-from trainlab.watching.running import Interrupts, raised_by
-from trainlab.watching.script_child import Answers
+from trainlab.watching.script_child import Answers, Interrupts, raised_by
 from trainlab.watching.script_process import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"

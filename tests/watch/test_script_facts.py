@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.watching.step_log import digest_of, size_of
 from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import facts_of, run_facts
+from trainlab.watching.watched_run import facts_of, run_facts
 
 
 def train(*, shuffle: bool) -> None:

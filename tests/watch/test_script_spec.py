@@ -1,10 +1,7 @@
 """A script's arguments in a cell, its seed, its metrics in what it prints, and the folder it runs in."""
 
 import io
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +12,9 @@ from trainlab.errors import SpecError
 from trainlab.lab.script_study import script_study
 from trainlab.spec import CostSpec
 from trainlab.spec.script import ScriptSpec, misspelt_option, seed_argument_of, with_argument
-from trainlab.watching import workplace as places
+from trainlab.watching import script_process
 from trainlab.watching.own_metrics import Searched
-from trainlab.watching.script_process import STARTER, starter_variable
-from trainlab.watching.workplace import Workplace
+from trainlab.watching.script_process import clear_workplace, make_workplace
 
 
 def test_an_argument_is_set_whether_it_was_there_or_not() -> None:
@@ -107,17 +103,16 @@ def test_a_script_finds_what_lies_beside_its_folder_and_writes_into_its_own(
     (tmp_path / "home" / "shared").mkdir()
     (tmp_path / "home" / "shared" / "b").write_text("b")
     place = origin / "runs" / "r" / "trials" / "t" / "work"
-    workplace = Workplace(place, origin)
-    work = workplace.make()
+    work = make_workplace(place, origin)
     assert (work / "data" / "a").read_text() == "a"
     assert (work / ".." / "shared" / "b").read_text() == "b"
     assert not (work / "runs").exists(), "a link to it would lead round in circles"
     (work / "written").write_text("w")
     assert not (origin / "written").exists()
-    workplace.clear()
+    clear_workplace(place, origin)
     assert [path.name for path in work.iterdir()] == ["written"]
     (work / "written").unlink()
-    workplace.clear()
+    clear_workplace(place, origin)
     assert not place.exists()
     assert (origin / "data" / "a").exists()
 
@@ -158,15 +153,14 @@ def test_a_script_that_writes_over_what_it_finds_changes_nothing_of_the_users(
         (origin / name).write_text(name)
     before = tree_of(home)
     place = tmp_path / "run" / "work"
-    workplace = Workplace(place, origin)
-    work = workplace.make()
+    work = make_workplace(place, origin)
     (work / "best.txt").write_text("better")
     (work / "models" / "last.txt").write_text("later")
     (work / "models" / "new.txt").write_text("new")
     (work / "models" / "old" / "first.txt").unlink()
     (work / ".." / "shared" / "b.txt").write_text("mine")
     assert tree_of(home) == before
-    workplace.clear()
+    clear_workplace(place, origin)
     assert tree_of(place) == {
         "project/best.txt": "better",
         "project/models/last.txt": "later",
@@ -179,8 +173,8 @@ def test_a_script_that_writes_over_what_it_finds_changes_nothing_of_the_users(
 def test_what_is_too_large_or_too_much_to_copy_is_a_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "MOST_FILE_BYTES", 10)
-    monkeypatch.setattr(places, "MOST_IN_FOLDER", 3)
+    monkeypatch.setattr(script_process, "MOST_FILE_BYTES", 10)
+    monkeypatch.setattr(script_process, "MOST_IN_FOLDER", 3)
     origin = tmp_path / "home" / "project"
     (origin / "pictures").mkdir(parents=True)
     for number in range(4):
@@ -190,15 +184,14 @@ def test_what_is_too_large_or_too_much_to_copy_is_a_link(
     (origin / "round").symlink_to(origin)
     (origin / "empty").mkdir()
     place = tmp_path / "run" / "work"
-    workplace = Workplace(place, origin)
-    work = workplace.make()
+    work = make_workplace(place, origin)
     links = sorted(path.name for path in work.rglob("*") if path.is_symlink())
     assert links == ["large.pt", "pictures", "round"]
     assert len(list((work / "pictures").iterdir())) == 4
     (work / "empty" / "new").write_text("n")
     assert not list((origin / "empty").iterdir())
     (work / "empty" / "new").unlink()
-    workplace.clear()
+    clear_workplace(place, origin)
     assert not place.exists()
     assert len(list((origin / "pictures").iterdir())) == 4
 
@@ -211,13 +204,3 @@ def test_what_cannot_be_measured_of_a_script_is_refused(tmp_path: Path) -> None:
             script_study(script, cost=CostSpec(mode=mode))
     with pytest.raises(SpecError, match="--weights: got trained, but a script makes its own"):
         script_study(script, cost=CostSpec(weights="trained"))
-
-
-def test_a_process_whose_starter_is_gone_before_it_looks_ends_at_once() -> None:
-    program = (
-        "import os; from trainlab.watching.script_process import end_with_starter as end; end();"
-        f"assert {STARTER!r} not in os.environ"
-    )
-    for variables, code in ((starter_variable(), 0), ({STARTER: "1"}, 1)):
-        done = subprocess.run([sys.executable, "-c", program], env={**os.environ, **variables})
-        assert done.returncode == code

@@ -1,6 +1,7 @@
 """The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from trainlab.train.loader import Loader
 from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
-from trainlab.watching.script_process import check_script
+from trainlab.watching.script_process import source_of
 from trainlab.workloads.user_code import mistake_in, told_place
 from trainlab.workloads.workload import Workload, line_in_file
 
@@ -41,7 +42,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     check_capacity([one.threads for one in settings], [one.device for one in settings])
     devices = tuple(str(device) for device in devices_here())
     if study.script is not None:
-        check_script(study.script)
+        source_of(Path(study.script.path))
         return devices
     _refuse(process_problems(settings))
     _refuse(_optimizer_problems(settings, devices if each_device else ()))

@@ -1,11 +1,9 @@
 """A training loop of the user's own, watched from inside it: in a notebook, or in any script."""
 
-import math
 import os
 import shlex
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import TracebackType
@@ -31,14 +29,13 @@ from trainlab.spec.probe import ProbeSpec, split_probe
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching import own_metrics as told
 from trainlab.watching.hooks import Hooks
-from trainlab.watching.running import raised_by
+from trainlab.watching.script_child import raised_by
 from trainlab.watching.script_process import ScriptError
 from trainlab.watching.watched_run import WholeWatch
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PROGRESS_EVERY_S = 0.3
 NOTEBOOK = f"notebook{AS_OBJECT}"
 """Stands for the file of a loop that is typed in."""
 
@@ -158,7 +155,9 @@ class WatchedLoop:
             probes=self._study.probes,
             tensorboard=self._study.tensorboard,
             model=self._model,
-            on_step=_progress_into(events, attempt.trial.id),
+            on_progress=lambda step, metrics: events.write(
+                progress_event(attempt.trial.id, metrics)
+            ),
         )
         if self._optimizer is not None:
             self._watched.tracer.lead_by(self._optimizer)
@@ -214,20 +213,6 @@ def _as_recorded(error: BaseException) -> Interrupted | ScriptError:
             line=raised["line"],
         )
     )
-
-
-def _progress_into(
-    events: EventWriter, trial_id: str
-) -> Callable[[int, Mapping[str, float]], None]:
-    told_s = -math.inf
-
-    def step_ended(step: int, metrics: Mapping[str, float]) -> None:
-        nonlocal told_s
-        if (now_s := time.monotonic()) - told_s > PROGRESS_EVERY_S:
-            told_s = now_s
-            events.write(progress_event(trial_id, metrics))
-
-    return step_ended
 
 
 def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:

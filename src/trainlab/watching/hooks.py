@@ -1,7 +1,7 @@
 """Hooks: torch's calls in this process, told to whoever watches. Nothing of the user's is touched for
 longer than a call."""
 
-import sys
+import os
 import threading
 import warnings
 from collections import OrderedDict
@@ -36,23 +36,25 @@ OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks
 
 
 class Hooks:
-    """Installed once per process, for the thread that made them; removed on `close`."""
+    """Installed once per process, for the thread that made them; removed on `close`, and in a process that
+    is forked meanwhile, whose calls are not the script's."""
 
-    _installed_now: ClassVar[bool] = False
+    installed: ClassVar["Hooks | None"] = None
 
     def __init__(self, listener: Any, timeline: Timeline) -> None:
         """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
-        Hooks._installed_now = True
+        Hooks.installed = self
         self._listener, self._thread = listener, threading.get_ident()
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
+        self._running: OrderedDict[int, Any] | None = None
+        """The outermost module's own hooks, while it runs, and where it has raised."""
         self._is_in_backward = False
         self._patches, self._installed = Patches(), ExitStack()
         self._installed.callback(self._patches.close)
-        self.models = _ModelHooks(listener, self._thread, self._installed)
-        self._see_tests()
+        self._see_models()
         self._see_optimizers()
         self._see_backward()
         self._see_gradients()
@@ -66,28 +68,80 @@ class Hooks:
     @classmethod
     def check_none(cls) -> None:
         """SpecError where this process is watched already."""
-        if cls._installed_now:
+        if cls.installed is not None:
             rule = "this process is watched already, and one training is watched at a time"
             raise SpecError([f"trainlab.watch: {rule}; leave the other block first"])
 
     def close(self) -> None:
         """Nothing is seen any more."""
-        self.models.recover()
+        self.model_ends()
         self._installed.close()
-        Hooks._installed_now = False
+        Hooks.installed = None
 
     def see(self, level: int) -> None:
         """From here on so much is told. Below WHOLE no model has a hook: it runs as without us."""
         self.level = level
-        self.models.see(level == WHOLE)
+        if level < WHOLE:
+            self._of_all_modules.pop(self._key, None)
+        elif self._running is None:
+            self._of_all_modules[self._key] = self._model_begins
 
-    def end_raised_updates(self, optimizer: int = 0) -> None:
-        """No hook tells that an update has raised: what follows shows it, being called from elsewhere.
-        `optimizer`: the one whose update begins now."""
-        updating = self.updating
-        if updating and _num_running(updating[0]) < 1 + (updating[0] == optimizer):
-            updating.clear()
-            self._listener.update_raised()
+    @property
+    def is_inside_model(self) -> bool:
+        """Whether the outermost module runs, or has raised."""
+        return self._running is not None
+
+    def model_ends(self) -> None:
+        """The call of the outermost module has ended, or it raised and the script goes on."""
+        if self._running is not None:
+            self._running.pop(OURS, None)
+            self._running = None
+        self.see(self.level)
+
+    def _see_models(self) -> None:
+        """A global hook sees every module called; it is taken out while the outermost runs, so that the
+        others run as they would, and torch compiles nothing of ours into them."""
+        listener, thread, get_ident = self._listener, self._thread, threading.get_ident
+        self._of_all_modules = hooks = modules._global_forward_pre_hooks
+
+        def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+            if _is_compiling() or get_ident() != thread:
+                return
+            if next(module.parameters(), None) is None:
+                return  # a loss, say, and no model
+            hooks.pop(key, None)
+            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
+            self._running = own = cast("OrderedDict[int, Any]", module._forward_hooks)
+            listener.forward_begins(module, arguments)  # in which a copy of the model may be made
+            own[OURS] = after
+            own.move_to_end(OURS, last=False)  # before hooks that were made meanwhile
+
+        def after(module: nn.Module, arguments: object, output: object) -> None:
+            self.model_ends()
+            listener.forward_ends(module, output)
+
+        handle = modules.register_module_forward_pre_hook(before)
+        self._key = key = handle.id
+        self._model_begins = before
+        self._installed.callback(handle.remove)
+        # Ours is not there when a compiled model is called, and the script prints what it would.
+        warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
+        filters, ours = cast("list[Any]", warnings.filters), warnings.filters[0]
+
+        def remove_filter() -> None:
+            with suppress(ValueError):  # the script may have set its own
+                filters.remove(ours)
+
+        self._installed.callback(remove_filter)
+        evaluate, test_begins = nn.Module.eval, listener.test_begins
+
+        @wraps(evaluate)
+        def watched_eval(module: nn.Module) -> nn.Module:
+            if not _is_compiling() and self.level and get_ident() == thread:
+                test_begins()
+            return evaluate(module)
+
+        self._patches.put(nn.Module, "eval", watched_eval)
 
     def _see_call(self, owner: Any, name: str, timeline: Timeline, part: int, then: int) -> None:
         """A method of torch's, where all is seen; what is on a GPU already is not brought there."""
@@ -108,18 +162,6 @@ class Hooks:
 
         self._patches.put(owner, name, watched)
 
-    def _see_tests(self) -> None:
-        thread, get_ident = self._thread, threading.get_ident
-        evaluate, test_begins = nn.Module.eval, self._listener.test_begins
-
-        @wraps(evaluate)
-        def watched_eval(module: nn.Module) -> nn.Module:
-            if not _is_compiling() and self.level and get_ident() == thread:
-                test_begins()
-            return evaluate(module)
-
-        self._patches.put(nn.Module, "eval", watched_eval)
-
     def _see_optimizers(self) -> None:
         make, listener, updating = Optimizer.__init__, self._listener, self.updating
         thread, get_ident = self._thread, threading.get_ident
@@ -134,7 +176,6 @@ class Hooks:
             if _is_compiling() or get_ident() != thread:
                 return
             key = id(optimizer)
-            self.end_raised_updates(key)
             updating.append(key)
             # A class of one's own may call the `step` of torch's, and torch has hooked both.
             if updating.count(key) == 1:
@@ -183,8 +224,9 @@ class Hooks:
         def watched(outputs: Any, *arguments: Any, **options: Any) -> Any:
             if _is_compiling() or not self.level or get_ident() != thread:
                 return gradients(outputs, *arguments, **options)
-            # What makes no update counts where no optimizer makes any.
-            listener.backward_begins(outputs if listener.tells_gradients(options) else None)
+            # It stands for `backward` where no optimizer makes the updates.
+            is_update = not listener.has_optimizer and not options.get("create_graph")
+            listener.backward_begins(outputs if is_update else None)
             try:
                 return gradients(outputs, *arguments, **options)
             finally:
@@ -235,77 +277,9 @@ class Hooks:
         self._patches.put(DataLoader, "__iter__", watched_iter)
 
 
-class _ModelHooks:
-    """A global hook sees every module called; it is taken out while the outermost runs, so that the others
-    run as they would, and torch compiles nothing of ours into them."""
-
-    def __init__(self, listener: Any, thread: int, installed: ExitStack) -> None:
-        """Until `installed` is closed, what this thread calls is seen."""
-        self._are_seen = True
-        self._running: list[OrderedDict[int, Any]] = []
-        """The outermost module's own hooks, while it runs."""
-        self._hooks = hooks = modules._global_forward_pre_hooks
-        get_ident, running, end = threading.get_ident, self._running, self._end
-
-        def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if _is_compiling() or get_ident() != thread:
-                return
-            if next(module.parameters(), None) is None:
-                return  # a loss, say, and no model
-            hooks.pop(key, None)
-            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
-            own = cast("OrderedDict[int, Any]", module._forward_hooks)
-            running.append(own)
-            listener.forward_begins(module, arguments)  # in which a copy of the model may be made
-            own[OURS] = after
-            own.move_to_end(OURS, last=False)  # before hooks that were made meanwhile
-
-        def after(module: nn.Module, arguments: object, output: object) -> None:
-            end()
-            listener.forward_ends(module, output)
-
-        handle = modules.register_module_forward_pre_hook(before)
-        self._key = key = handle.id
-        self._begins = before
-        installed.callback(handle.remove)
-        # Ours is not there when a compiled model is called, and the script prints what it would.
-        warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
-        installed.callback(_remove_filter, warnings.filters[0])
-
-    def see(self, are_seen: bool) -> None:
-        """From here on models are seen, or run as without us."""
-        self._are_seen = are_seen
-        if not are_seen:
-            self._hooks.pop(self._key, None)
-        elif not self._running:
-            self._hooks[self._key] = self._begins
-
-    def _end(self) -> None:
-        self._running.pop().pop(OURS, None)
-        self.see(self._are_seen)
-
-    def recover(self) -> None:
-        """After a model has raised, and the script goes on: its call has ended."""
-        while self._running:
-            self._end()
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether the outermost module runs, or has raised."""
-        return bool(self._running)
+def _remove_in_child() -> None:
+    if Hooks.installed is not None:
+        Hooks.installed.close()
 
 
-def _remove_filter(of_warnings: object) -> None:
-    with suppress(ValueError):  # the script may have set its own
-        warnings.filters.remove(of_warnings)  # type: ignore[attr-defined]
-
-
-def _num_running(optimizer: int) -> int:
-    """How many of torch's wrappers around a step run for the optimizer of this identity."""
-    frame, number = sys._getframe(), 0
-    while frame is not None:
-        is_torchs = frame.f_globals.get("__name__") == Optimizer.__module__
-        if is_torchs and frame.f_code.co_name == "wrapper":
-            number += id(frame.f_locals.get("self")) == optimizer
-        frame = frame.f_back  # type: ignore[assignment]
-    return number
+os.register_at_fork(after_in_child=_remove_in_child)

@@ -1,4 +1,4 @@
-"""A process that runs a script and watches it.
+"""A process that runs a script as Python would run it, and watches it.
 
     python -P -m trainlab.watching.script_child '{"script": …, "mode": …}'
 
@@ -7,72 +7,49 @@ far it is, and at last how it ended.
 """
 
 import json
+import math
 import os
+import random
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
+import types
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from typing import Any, TextIO
+from types import FrameType
+from typing import Any
 
+import numpy as np
 import torch
 
 from trainlab.errors import TrainlabError
 from trainlab.machine.process_state import random_layout
-from trainlab.machine.processes import process_age_s
+from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT
+from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
-from trainlab.watching.running import (
-    EndOfWatch,
-    Interrupts,
-    Refused,
-    ScriptEnds,
-    end_as_script,
-    join_threads,
-    leaving_by,
-    raised_by,
-    run_script,
-    seed_all,
-    trace_of,
-)
 from trainlab.watching.script_cost import ProfiledWindow, Turns, WholeTurns
-from trainlab.watching.script_process import Order, end_with_starter
+from trainlab.watching.script_process import END, Order
 from trainlab.watching.statements import Search
-from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import facts_of
-from trainlab.watching.watched_run import WholeWatch
+from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
+from trainlab.watching.watched_run import WholeWatch, facts_of
+from trainlab.workloads.user_code import FIELD, mistake_in
 
-PROGRESS_EVERY_S = 0.3
 FIRST_STEPS, MIN_STEPS = 3, 30
 """A time limit begins after the first updates, which are slow, and ends no script before so many."""
-interrupts = Interrupts()
-"""Of this process."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
-
-
-def rank() -> int:
-    """Which of the processes that torchrun started this is; 0 where it started none."""
-    return int(os.environ.get("RANK", "0"))
-
-
-class Answers:
-    """The pipe to whoever started this process."""
-
-    def __init__(self, path: str) -> None:
-        self._stream: TextIO | None = None
-        if not rank():
-            # Without waiting for a reader: where there is none, whoever started this process is gone.
-            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-            os.set_blocking(pipe, True)
-            self._stream = os.fdopen(pipe, "w", encoding="utf-8")
-
-    def send(self, **values: Any) -> None:
-        """A line of JSON; nobody may be left to read it."""
-        if self._stream is not None:
-            with suppress(OSError):  # nor may the pipe, where the script has closed all it could
-                self._stream.write(json.dumps(values) + "\n")
-                self._stream.flush()
+OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
+"""Modules that see and write while the script runs."""
+WRAPPERS = ("trainlab.watching.hooks", "trainlab.watching.interventions")
+"""Those of them that pass calls of the script on."""
+LONGEST_TRACE = 20_000
+DONE_S = 0.02
+"""Until an interrupt that came amid our own work comes again."""
 
 
 def main() -> int:
@@ -85,58 +62,65 @@ def main() -> int:
     interrupts.heed()
     seed_all(order.trial.seed)
     try:
-        change = apply_change(order.trial.settings.change, order.path)
-        return (_run_whole if order.mode == "whole" else _measure)(order, answers, change)
+        ended = (_run_whole if order.mode == "whole" else _measure)(order, answers)
     except (ChangeError, TrainlabError, OSError) as error:
         # Ours: what was asked for cannot be changed, or records cannot be written any more.
         said = str(error).partition("\n")[0]
-        answers.send(ended="failed", kind=type(error).__name__, message=said)
-        return 1
+        ended = {"ended": "failed", "kind": type(error).__name__, "message": said}
+        answers.send(**ended)
+    return 0 if ended["ended"] == "done" else 1
 
 
-def _on_step(
-    order: Order, answers: Answers, also: list[Callable[[int], None]]
-) -> Callable[[int, Mapping[str, float]], None]:
-    """Tells how far the script is, a few times a second, and ends it where it has come far enough."""
-    told_s, limit_s, max_s = 0.0, 0.0, order.script.max_s
-
-    def step_ended(step: int, metrics: Mapping[str, float]) -> None:
-        nonlocal told_s, limit_s
-        now_s = time.monotonic()
-        if now_s - told_s > PROGRESS_EVERY_S:
-            told_s = now_s
-            answers.send(step=step, metrics=dict(metrics))
-        for one in also:
-            one(step)
-        if step == FIRST_STEPS:
-            limit_s = now_s + max_s
-        is_late = max_s and step >= MIN_STEPS and now_s >= limit_s
-        if step == order.script.max_steps or is_late:
-            raise EndOfWatch
-
-    return step_ended
+def rank() -> int:
+    """Which of the processes that torchrun started this is; 0 where it started none."""
+    return int(os.environ.get("RANK", "0"))
 
 
-def _run_whole(order: Order, answers: Answers, change: ScriptChange | None) -> int:
-    folder, also = TrialFolder(Path(order.trial_folder)), list[Callable[[int], None]]()
+class Answers:
+    """The pipe to whoever started this process."""
+
+    def __init__(self, path: str) -> None:
+        """OSError where nobody reads it: whoever started this process is gone."""
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(pipe, True)
+        self._stream = os.fdopen(pipe, "w", encoding="utf-8")
+
+    def send(self, **values: Any) -> None:
+        """A line of JSON, by the first of several processes."""
+        if not rank():
+            with suppress(OSError):  # the script may have closed all files that it could
+                self._stream.write(json.dumps(values) + "\n")
+                self._stream.flush()
+
+
+def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
+    """The script from its start to its end, with the records of a learn trial."""
+    folder, script = TrialFolder(Path(order.trial_folder)), order.script
     whole = WholeWatch(
         order.trial,
         folder,
         probes=order.probes,
         tensorboard=order.tensorboard,
-        metrics=order.script.metrics,
-        columns=order.script.columns,
+        metrics=script.metrics,
+        columns=script.columns,
         start_ns=_start_ns(),
-        on_step=_on_step(order, answers, also),
+        on_progress=lambda step, metrics: answers.send(step=step, metrics=dict(metrics)),
         refusal=Refused,
         rank=rank(),
-        sees_all=order.script.is_searched,
+        sees_all=script.is_searched,
     )
-    search = Search(order.path, whole.tracer) if order.script.is_searched else None
-    if search is not None:
-        also.append(search.step_ended)
-    if change is not None and (on_step := change.on_step) is not None:
-        also.append(lambda step: on_step())
+    search = Search(order.path, whole.tracer) if script.is_searched else None
+    limit_s = math.inf
+
+    def step_ended(step: int) -> None:
+        nonlocal limit_s
+        if search is not None:
+            search.step_ended(step)
+        if step == FIRST_STEPS and script.max_s:
+            limit_s = time.monotonic() + script.max_s
+        is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
+        if step == script.max_steps or is_late:
+            raise EndOfWatch
 
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
@@ -144,8 +128,6 @@ def _run_whole(order: Order, answers: Answers, change: ScriptChange | None) -> i
         answers.send(step=whole.tracer.num_steps, metrics={}, is_recording=True)
         if search is not None:
             search.close()
-        if change is not None:
-            change.close()
         whole.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
         if search is not None:
             watched = folder.watched_by(rank())
@@ -161,21 +143,21 @@ def _run_whole(order: Order, answers: Answers, change: ScriptChange | None) -> i
             missing=[note.model_dump(mode="json") for note in whole.missing],
         )
 
-    own = os.getpid()
+    whole.on_step, own = step_ended, os.getpid()
     # Of a script that leaves by `os._exit` nothing runs any more, but what was seen is recorded.
     with leaving_by(lambda code: record(_left(code))):
-        ended = _ended(order, change)
-    end_as_script()
-    if os.getpid() != own:
-        # A process that the script forked, and that has come to its end as the script does.
-        return int(ended.get("code", ended["ended"] != "done"))
-    record(ended)
-    return 0 if ended["ended"] == "done" else 1
+        ended = _ended(order)
+    if (
+        os.getpid() == own
+    ):  # no process that the script forked, and that comes to its end as the script does
+        record(ended)
+    return ended
 
 
-def _measure(order: Order, answers: Answers, change: ScriptChange | None) -> int:
+def _measure(order: Order, answers: Answers) -> dict[str, Any]:
     """The script, again and again if it is short: its steps in turns until it was told to finish, or until
     a window of them was profiled."""
+    change = apply_change(order.trial.settings.change, order.path)
     folder, tracer = TrialFolder(Path(order.trial_folder)), Tracer(_start_ns())
     if order.mode == "operators":
         window = ProfiledWindow(tracer, order.cost, folder.trace_file)
@@ -192,7 +174,7 @@ def _measure(order: Order, answers: Answers, change: ScriptChange | None) -> int
         if turns.record is not None:
             folder.cost.write(turns.record)
     answers.send(**ended, facts=facts_of(tracer))
-    return 0 if ended["ended"] == "done" else 1
+    return ended
 
 
 def _run_until(
@@ -224,53 +206,104 @@ def _run_until(
         before = tracer.num_steps + tracer.num_light_steps
         seed_all(order.trial.seed)
         with leaving_by(leave):
-            ended = _ended(order, change)
+            ended = _ended(order, None if change is None else change.code)
         script_ended()
-        if ended["ended"] == "done" and not has_ended:
-            if tracer.num_steps + tracer.num_light_steps > before:
-                tracer.begin_again()
-                continue
+        if ended["ended"] != "done" or has_ended:
+            break
+        if tracer.num_steps + tracer.num_light_steps == before:
             ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
-        tracer.close()
-        if change is not None:
-            change.close()
-            if ended["ended"] == "done":
-                change.check_used()
-        return ended
+            break
+        tracer.begin_again()
+    tracer.close()
+    if change is not None:
+        change.close()
+        if ended["ended"] == "done":
+            change.check_used()
+    return ended
 
 
-def _ended(order: Order, change: ScriptChange | None) -> dict[str, Any]:
-    """Runs the script: how it ended. What it raised is shown as Python shows it."""
-    ended: dict[str, Any] = {"ended": "done"}
+def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
+    """Runs the script: how it ended."""
     try:
-        run_script(order.script, order.arguments, None if change is None else change.code)
+        run_script(order.script, order.arguments, code)
+        ended = _left(0)
     except EndOfWatch:
-        return ended
-    except ScriptEnds as end:
-        ended = _left(end.code)
-        if not isinstance(end.code, int):
-            sys.stderr.write(f"{end.code}\n")
+        return _left(0)
     except Refused as refused:
         error = refused.error
         return {"ended": "failed", "kind": type(error).__name__, "message": str(error)}
     except KeyboardInterrupt as error:
         interrupts.ignore()
         return {"ended": "interrupted", **raised_by(error, order.path)}
+    except SystemExit as end:
+        ended = _left(end.code)
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         interrupts.ignore()
-        trace = trace_of(error)
-        try:
-            sys.excepthook(type(error), error, trace)
-        except BaseException:  # noqa: BLE001  it is the script's
-            sys.__excepthook__(type(error), error, trace)
+        _show(error)
         ended = {"ended": "failed", **raised_by(error, order.path)}
         interrupts.heed()
-    # How the script ended is known, and an interrupt ends the wait for its threads.
+    # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
-        join_threads()
+        for thread in threading.enumerate():
+            if thread is not threading.main_thread() and not thread.daemon:
+                thread.join()
     if "printed" in ended:  # what is put off until the end of Python may add to it
         ended["printed"] = os.fstat(1).st_size
     return ended
+
+
+def _show(error: BaseException) -> None:
+    """As Python does, from the script's first frame on."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    try:
+        sys.excepthook(type(error), error, trace)
+    except BaseException:  # noqa: BLE001  it is the script's
+        sys.__excepthook__(type(error), error, trace)
+
+
+def run_script(
+    script: ScriptSpec, arguments: Sequence[str], code: types.CodeType | None = None
+) -> None:
+    """As `python path arguments`, or `python -m module arguments` in the folder where it was asked for:
+    what it raises is raised. `code`: in place of what is in the file. To the end of this process its main
+    module stays that of the script which ran last: what it has put off until then finds its names, and
+    Python closes the files that it left open."""
+    path = Path(script.path)
+    main = types.ModuleType("__main__")
+    main.__file__ = str(path)
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, script.folder if script.module else str(path.parent))
+    if script.module:
+        main.__spec__ = spec_from_file_location(script.module, path)
+        main.__package__ = script.module.rpartition(".")[0]
+        if main.__package__:
+            import_module(main.__package__)
+    own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    exec(own, main.__dict__)  # noqa: S102  what was asked for
+
+
+@contextmanager
+def leaving_by(leave: Callable[[int], None]) -> Iterator[None]:
+    """Inside this block `os._exit` calls that first, with the exit code; what it raises is raised. Not in
+    processes that the script forks, which end like that."""
+    really_leave, own = os._exit, os.getpid()
+
+    def watched(status: int) -> None:
+        if os.getpid() == own:
+            leave(status)
+        really_leave(status)
+
+    os._exit = watched  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = really_leave
 
 
 def _left(code: object) -> dict[str, Any]:
@@ -282,9 +315,71 @@ def _left(code: object) -> dict[str, Any]:
         "ended": "failed",
         "kind": SCRIPT_EXIT,
         "message": f"the script ended with exit code {number}",
-        "code": number,
         "printed": os.fstat(1).st_size,
     }
+
+
+def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str]:
+    """Kind, message, the innermost line of the user's own and the traceback of her lines. `script`: its
+    file, which is named where only libraries were at work."""
+    setattr(error, FIELD, "script")
+    mistake = mistake_in(error, "" if script is None else str(script))
+    assert mistake is not None
+    found = {"kind": mistake.kind, "message": mistake.message, "line": mistake.line}
+    return found | {"trace": mistake.trace[-LONGEST_TRACE:]}
+
+
+class Interrupts:
+    """Signals of our starter, which only it sends. They come when what we do in between is done, which they
+    would leave half done."""
+
+    def __init__(self) -> None:
+        self.have_come = False
+
+    def heed(self) -> None:
+        """From now on SIGINT raises KeyboardInterrupt in the script, even where a shell has this process
+        ignore it; END, for scripts that go on all the same, what they do not catch."""
+        kinds: dict[int, type[BaseException]] = {signal.SIGINT: KeyboardInterrupt, END: EndOfWatch}
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self.have_come = True
+            if not _is_ours(frame):
+                raise kinds[number]
+            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+
+        for number in kinds:
+            signal.signal(number, interrupt)
+
+    def ignore(self) -> None:
+        """What follows is ours."""
+        for number in (signal.SIGINT, END):
+            # Not SIG_IGN: Python complains of one that has come and is ignored by now.
+            signal.signal(number, lambda number, frame: None)
+
+
+interrupts = Interrupts()
+"""Of this process."""
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    """Whether something of ours is under way; a call of torch's that one of our wrappers passes on is the
+    script's."""
+    is_innermost = True
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(OURS) and (is_innermost or module not in WRAPPERS):
+            return True
+        is_innermost, frame = False, frame.f_back
+    return False
+
+
+def seed_all(seed: int) -> None:
+    """What scripts draw from, whether they seed it themselves or not."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
 
 
 def _start_ns() -> int:
@@ -293,5 +388,5 @@ def _start_ns() -> int:
 
 
 if __name__ == "__main__":
-    end_with_starter()
+    end_with_parent()
     sys.exit(main())

@@ -37,11 +37,10 @@ from trainlab.measure.steps import Stopwatch, stopwatch_for
 from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
-from trainlab.watching.running import Refused
 from trainlab.watching.script_curve import parts_ms
 from trainlab.watching.timeline import PARTS
-from trainlab.watching.tracer import Tracer
-from trainlab.watching.watched_record import samples_per_update
+from trainlab.watching.tracer import Refused, Tracer
+from trainlab.watching.watched_run import samples_per_update
 
 Protocol = Generator[None, None, None]
 """Goes on at the end of every step."""

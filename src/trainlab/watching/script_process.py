@@ -1,4 +1,5 @@
-"""ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.script_child`)."""
+"""ScriptProcess: the hold on a process that runs a script (see `trainlab.watching.script_child`), and the
+folder that it runs in."""
 
 import ast
 import json
@@ -6,10 +7,12 @@ import math
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
@@ -25,7 +28,6 @@ from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.workplace import Workplace
 
 
 class Order(Spec):
@@ -64,23 +66,6 @@ class Order(Spec):
 
 END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
-STARTER = "TRAINLAB_STARTER"
-"""The variable with the id of the process that starts a script; taken out before the script runs."""
-
-
-def starter_variable() -> dict[str, str]:
-    """For the environment of a process that this one starts."""
-    return {STARTER: str(os.getpid())}
-
-
-def end_with_starter() -> None:
-    """From now on this process ends with its parent; at once, where that is another one by now."""
-    starter = os.environ.pop(STARTER, "")
-    end_with_parent()
-    if starter and starter != str(os.getppid()):
-        sys.exit(1)
-
-
 PATIENCE_S = 3.0
 """How long one that was told to end may take."""
 INTERRUPTED_S = 10.0
@@ -92,10 +77,10 @@ LAST_S = 60.0
 TAIL_BYTES = 4000
 POLL_S = 0.1
 """Between two looks whether a process that says nothing is still alive."""
-
-
 DEATH = "ProcessDied"
 """The kind of a failure without a traceback: in its place is what the script printed."""
+OURS = str(Path(__file__).parents[2])
+"""Where trainlab is."""
 
 
 class ScriptError(Exception):
@@ -120,17 +105,15 @@ class ScriptProcess:
         study: Study | None = None,
     ) -> None:
         """`study`: what else a trial of the whole script is to write."""
-        self._folder, self._keeps_files = folder, mode == "whole"
+        self._folder, self._origin = folder, Path(script.folder)
+        self._keeps_files = mode == "whole"
         self._is_cut_short = mode != "whole" or bool(script.max_steps or script.max_s)
-        origin = Path(script.folder)
-        self._workplace = Workplace(folder.work_folder.absolute(), origin)
-        self._pipe = folder.answers_pipe
+        self._is_alone = is_alone = script.processes == 1
         folder.answers_pipe.unlink(missing_ok=True)
         os.mkfifo(folder.answers_pipe)
         # For both ends: it is open before the script's process is, and as long as that one runs.
         self._answers = os.open(folder.answers_pipe, os.O_RDWR | os.O_NONBLOCK)
         commands_read, self._commands = os.pipe()
-        self._is_alone = is_alone = script.processes == 1
         order = Order(
             mode=mode,
             script=script,
@@ -142,17 +125,21 @@ class ScriptProcess:
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )
-        # One whose driver was killed was not put in order.
+        # None looks for modules in its folder.
+        python = [sys.executable, "-P"]
+        if not is_alone:
+            torchrun = ["-m", "trainlab.watching.script_process", "--standalone"]
+            python += [*torchrun, f"--nproc-per-node={script.processes}"]
+        # Attempts whose driver was killed were not put in order.
         for attempt in folder.earlier_attempts():
-            Workplace(attempt.work_folder.absolute(), origin).clear()
-        work = self._workplace.make()
+            clear_workplace(attempt.work_folder.absolute(), self._origin)
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(
-            [*_python(script.processes), "-m", Order.module, order.model_dump_json()],
+            [*python, "-m", Order.module, order.model_dump_json()],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            cwd=work,
+            cwd=make_workplace(folder.work_folder.absolute(), self._origin),
             env=_environment(script, trial),
             pass_fds=(commands_read,),
             process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
@@ -226,11 +213,12 @@ class ScriptProcess:
         for descriptor in (self._commands, self._answers):
             os.close(descriptor)
         self._output.close()
-        self._pipe.unlink(missing_ok=True)
+        self._folder.answers_pipe.unlink(missing_ok=True)
+        place = self._folder.work_folder.absolute()
         if self._keeps_files:
-            self._workplace.clear()
+            clear_workplace(place, self._origin)
         else:
-            self._workplace.remove()
+            shutil.rmtree(place, ignore_errors=True)
 
     def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
@@ -251,11 +239,9 @@ class ScriptProcess:
         return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
 
     def _death(self) -> Failure:
-        code = self._process.wait()
-        told = f"the script's process was ended with code {code}"
-        if code < 0:
-            told = f"the script's process was ended by {signal_name(-code)}"
-        tail = self._tail()
+        code, tail = self._process.wait(), self._tail()
+        by = f"by {signal_name(-code)}" if code < 0 else f"with code {code}"
+        told = f"the script's process was ended {by}"
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
         else:
@@ -264,14 +250,11 @@ class ScriptProcess:
 
     def _tail(self, end: int | None = None) -> str:
         """The end of what was printed, up to so many bytes."""
-        try:
-            with self._folder.output_file.open("rb") as stream:
-                last = stream.seek(0, os.SEEK_END) if end is None else end
-                start = stream.seek(max(0, last - TAIL_BYTES))
-                text = stream.read(last - start)
-        except OSError:
-            return ""
-        return text.decode(errors="replace")
+        with suppress(OSError), self._folder.output_file.open("rb") as stream:
+            last = stream.seek(0, os.SEEK_END) if end is None else end
+            stream.seek(max(0, last - TAIL_BYTES))
+            return stream.read(min(last, TAIL_BYTES)).decode(errors="replace")
+        return ""
 
 
 def _with_last_line(message: str, printed: str) -> str:
@@ -280,30 +263,123 @@ def _with_last_line(message: str, printed: str) -> str:
     return f"{message}, and printed last: {lines[-1].strip()}" if lines else message
 
 
-def _python(processes: int) -> list[str]:
-    """A fresh Python, or several that torchrun starts; none of them looks for modules in its folder."""
-    if processes == 1:
-        return [sys.executable, "-P"]
-    torchrun = ["-m", "trainlab.watching.script_process", "--standalone"]
-    return [sys.executable, "-P", *torchrun, f"--nproc-per-node={processes}"]
-
-
 def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
     """Ours, and what a level says. The script finds modules as it would by itself; we find our own."""
     own = dict(os.environ)
     own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
     own["PYTHONUNBUFFERED"] = own["PYTHONSAFEPATH"] = "1"
-    own |= starter_variable()
     return own | script.environment_for(trial.settings.script)
 
 
-OURS = str(Path(__file__).parents[2])
-"""Where trainlab is."""
+# The folder a script runs in: one of its own, in which it finds what lies where it was asked for. What it
+# writes stays in there. Everything beside it, and beside the folder above, is there too, so that `data`
+# and `../data` are found: folders as folders, files as copies, so that a script may write over them. What
+# is too large for that, or too much, is there as a link.
+
+MOST_FILE_BYTES = 64 * 2**20
+"""Of a file that is copied."""
+MOST_BYTES = 256 * 2**20
+"""Of all copies together, and no more than a quarter of what is free."""
+MOST_ENTRIES = 1000
+"""Files and folders in all; beside the folder above, `MOST_ABOVE`."""
+MOST_ABOVE = 200
+MOST_IN_FOLDER = 500
+"""A folder of more, as of many pictures, is a link."""
+LINKED = ("venv", "node_modules", "__pycache__")
+"""Folders that no training writes to. What is hidden is a link, too: it may be secret."""
 
 
-def check_script(script: ScriptSpec) -> None:
-    """SpecError where there is no such file, or where Python cannot read it."""
-    source_of(Path(script.path))
+def make_workplace(place: Path, origin: Path) -> Path:
+    """The working folder, made in `place`, of a script that was asked for in `origin`."""
+    work = place / (origin.name or "work")
+    work.mkdir(parents=True, exist_ok=True)
+    num_bytes = min(MOST_BYTES, shutil.disk_usage(work).free // 4)
+    _mirror(origin, work, place, MOST_ENTRIES, num_bytes)
+    # Of all of a machine, links are enough.
+    num_above = 0 if origin.parent == Path(origin.anchor) else MOST_ABOVE
+    _mirror(origin.parent, place, place, num_above, num_bytes // 4)
+    return work
+
+
+def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes: int) -> None:
+    """Folders nearer by first, and small files: what there is no room for any more are links."""
+    left, seen = deque([(source, target)]), set[Path]()
+    device = source.stat().st_dev if source.is_dir() else None
+    while left:
+        folder, made = left.popleft()
+        try:
+            with os.scandir(folder) as found:
+                entries = sorted(found, key=lambda entry: (_size(entry), entry.name))
+        except OSError:  # not ours to list: the script may not need it
+            entries = None
+        is_small = entries is not None and len(entries) <= min(MOST_IN_FOLDER, num_entries)
+        # A folder that was seen before is a link, which may lead round in circles.
+        if entries is None or (made != target and (not is_small or folder.resolve() in seen)):
+            _link(folder, made)
+            continue
+        seen.add(folder.resolve())
+        num_entries -= len(entries)
+        made.mkdir(exist_ok=True)
+        for entry in entries[:MOST_ENTRIES]:
+            path, own, size = made / entry.name, Path(entry.path), _size(entry)
+            # The run folder itself may lie there: what is in it would lead round in circles.
+            if own == place or own in place.parents or os.path.lexists(path):
+                continue
+            is_plain = not entry.name.startswith(".") and entry.name not in LINKED
+            has_room = num_entries > 0 and size <= min(MOST_FILE_BYTES, num_bytes)
+            try:
+                if is_plain and entry.is_dir() and entry.stat().st_dev == device:
+                    left.append((own, path))
+                elif is_plain and entry.is_file() and has_room:
+                    shutil.copy2(own, path)
+                    num_bytes -= size
+                else:  # another disk, or /proc, too
+                    _link(own, path)
+            except OSError:  # not ours to read, or the disk is full
+                path.unlink(missing_ok=True)
+                _link(own, path)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    """Of a file, in bytes; 0 of what has none."""
+    try:
+        return entry.stat().st_size if entry.is_file() else 0
+    except OSError:
+        return 0
+
+
+def _link(entry: Path, path: Path) -> None:
+    with suppress(OSError):
+        path.symlink_to(entry)
+
+
+def clear_workplace(place: Path, origin: Path) -> None:
+    """Takes links and unchanged copies away; what the script wrote stays. Nothing is left of one that wrote
+    nothing."""
+    for parent, folders, files in os.walk(place, topdown=False):
+        for name in (*folders, *files):
+            path = Path(parent, name)
+            original = origin.parent / path.relative_to(place)
+            with suppress(OSError):
+                if path.is_symlink() or (path.is_file() and _version(path) == _version(original)):
+                    path.unlink()
+                elif original.is_dir():
+                    path.rmdir()  # OSError where something is in it
+    for folder in (place / "work", place):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Size and time; not every file system keeps nanoseconds."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns // 1000
+
+
+# What is asked for: a file or a module.
+
+MAIN = "__main__"
+"""The module of a package that is run."""
 
 
 def module_file(name: str, folder: Path) -> tuple[str, Path]:
@@ -324,21 +400,15 @@ def module_file(name: str, folder: Path) -> tuple[str, Path]:
     return name, Path(found.origin)
 
 
-MAIN = "__main__"
-"""The module of a package that is run."""
-
-
 def source_of(path: Path) -> str:
-    """The text of a script; SpecError where it is none."""
+    """The text of a script; SpecError where there is none, or where Python cannot read it."""
     try:
         text = path.read_text(encoding="utf-8")
         ast.parse(text)
-    except FileNotFoundError:
-        raise SpecError([f"{path}: no such file; give the script's path"]) from None
     except OSError as error:
-        raise SpecError(
-            [f"{path}: cannot be read: {error.strerror or error}; give the script's path"]
-        ) from None
+        is_missing = isinstance(error, FileNotFoundError)
+        rule = "no such file" if is_missing else f"cannot be read: {error.strerror or error}"
+        raise SpecError([f"{path}: {rule}; give the script's path"]) from None
     except SyntaxError as error:
         where = f"{path}:{error.lineno}"
         raise SpecError([f"{where}: is no Python: {error.msg}; run it by itself first"]) from None
@@ -349,8 +419,7 @@ def source_of(path: Path) -> str:
 
 if __name__ == "__main__":
     # torchrun that ends with whoever started it: by itself it would go on, with all of its processes.
-    end_with_starter()
-    os.environ |= starter_variable()  # so that what it starts ends with it
+    end_with_parent()
 
     from torch.distributed.run import main
 

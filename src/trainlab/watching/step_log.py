@@ -56,6 +56,8 @@ class SeenLoader:
     first_batch: str = ""
     """A digest of it."""
     digested_pass: int = 0
+    data: Callable[[], object] = lambda: None
+    """The data set, while it is there."""
 
     @classmethod
     def of(cls, loader: "DataLoader[Any]") -> "SeenLoader":
@@ -65,7 +67,7 @@ class SeenLoader:
         sampler = getattr(loader if loader.batch_size is not None else batches, "sampler", None)
         order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
         size = getattr(batches, "batch_size", None) if loader.batch_size is None else None
-        return cls(
+        seen = cls(
             size if isinstance(size, int) else loader.batch_size,
             _length(loader.dataset),
             _length(loader),
@@ -74,12 +76,9 @@ class SeenLoader:
             "in order" if isinstance(sampler, SequentialSampler) else order,
             bool(loader.drop_last),
         )
-
-    def begin_pass(self) -> None:
-        """From its first batch on."""
-        self.num_passes += 1
-        self.has_run_out = False
-        self.ahead.clear()
+        with suppress(TypeError):  # a list, say, cannot be told from one in its place
+            seen.data = weakref.ref(loader.dataset)
+        return seen
 
     @property
     def is_trained_on(self) -> bool:
@@ -105,9 +104,10 @@ class SeenLoader:
         return max(epoch, self.epochs_before + self.num_trained)
 
     def is_like(self, other: "SeenLoader") -> bool:
-        """Whether both give batches in the same way."""
+        """Whether both give batches of the same data in the same way."""
         ways = ("batch_size", "num_samples", "num_workers", "pin_memory", "order", "drop_last")
-        return all(getattr(self, way) == getattr(other, way) for way in ways)
+        is_same_data = self.data() is not None and self.data() is other.data()
+        return is_same_data and all(getattr(self, way) == getattr(other, way) for way in ways)
 
     def see_batch(self, batch: object) -> None:
         """A batch that it gave: the first of a pass is compared with that of the pass before."""
@@ -192,8 +192,6 @@ class StepLog:
         self.batch_size: int | None = None
         """Samples of the largest batch that was trained on, as far as it shows."""
         self._of_loader = weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]()
-        self._of_data: list[tuple[Callable[[], object], SeenLoader]] = []
-        """Data sets that are there, and a loader of each."""
         self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._of_optimizer: dict[int, SeenOptimizer] = {}
         """Those that are there, by their identity."""
@@ -224,12 +222,10 @@ class StepLog:
         found = self._of_loader.get(loader)
         if found is None:
             new = SeenLoader.of(loader)
-            alike = (k for data, k in self._of_data if data() is loader.dataset and k.is_like(new))
-            found = self._of_loader[loader] = next(alike, new)
+            found = next((one for one in self.loaders if one.is_like(new)), new)
+            self._of_loader[loader] = found
             if found is new:
                 self.loaders.append(new)
-                with suppress(TypeError):  # a list, say, cannot be told from one in its place
-                    self._of_data.append((weakref.ref(loader.dataset), new))
         return found
 
     def model_called(self, module: nn.Module) -> None:
@@ -250,18 +246,22 @@ class StepLog:
 
     def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
         """What is known of an optimizer, which may be new."""
-        key = id(optimizer)
-        if key not in self._of_optimizer:
+        found = self._of_optimizer.get(id(optimizer))
+        if found is None:
             # One that is gone has left its name to the next.
             taken = {one.loss_name for one in self._of_optimizer.values()}
             numbered = (f"{LOSS_NAME}_{number}" for number in count(2))
             name = next(one for one in chain([LOSS_NAME], numbered) if one not in taken)
             group = optimizer.param_groups[0] if optimizer.param_groups else {}
-            found = SeenOptimizer(type(optimizer).__name__, _lr(group), _code(group), name)
-            self._of_optimizer[key] = found
-            weakref.finalize(optimizer, self._of_optimizer.pop, key, None)
+            foreach = group.get("foreach")
+            code = "auto" if foreach is None else "foreach" if foreach else "loop"
+            if group.get("fused"):
+                code = "fused"
+            found = SeenOptimizer(type(optimizer).__name__, _lr(group), code, name)
+            self._of_optimizer[id(optimizer)] = found
+            weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
-        return self._of_optimizer[key]
+        return found
 
     def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
         """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
@@ -289,7 +289,9 @@ class StepLog:
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         """What it gave last is not trained on any more."""
         seen = self.known_loader(loader)
-        seen.begin_pass()
+        seen.num_passes += 1
+        seen.has_run_out = False
+        seen.ahead.clear()
         if self._fetched is not None and self._fetched[0] is seen:
             self._fetched = None
         return seen
@@ -353,13 +355,13 @@ class StepLog:
         if follows_test and self.loader is None and self.samples:
             # No loader tells where a pass over the data begins: after a test, say.
             self._epoch += 1
-        for name, followed in self._of_step.items():
+        for name, (first, number) in self._of_step.items():
             if name not in self._followed:
                 self._followed[name] = array("q"), array("q"), array("q")
-            for column, value in zip(
-                self._followed[name], (len(self.samples), *followed), strict=True
-            ):
-                column.append(value)
+            steps, firsts, numbers = self._followed[name]
+            steps.append(len(self.samples))
+            firsts.append(first)
+            numbers.append(number)
         self._of_step = {}
         self.samples.append(self._num_samples)
         self.epochs.append(self._epoch)
@@ -413,12 +415,6 @@ def _lr(group: Mapping[str, Any]) -> float | None:
     if isinstance(lr, Tensor):
         return lr.item() if lr.is_cpu else None
     return float(lr) if isinstance(lr, int | float) else None
-
-
-def _code(group: Mapping[str, Any]) -> str:
-    if group.get("fused"):
-        return "fused"
-    return {True: "foreach", False: "loop"}.get(group.get("foreach"), "auto")  # type: ignore[arg-type]
 
 
 def _length(sized: Any) -> int | None:

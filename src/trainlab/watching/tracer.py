@@ -8,7 +8,7 @@ itself. A burst begins, too, where a test or a pass over the data does.
 import gc
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter_ns
 from typing import Any
@@ -19,17 +19,10 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from trainlab.errors import SpecError
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE, Hooks
 from trainlab.watching.step_log import SeenLoader, StepLog
-from trainlab.watching.timeline import (
-    LOSS,
-    OPTIMIZER,
-    OTHER,
-    PREPARE,
-    Clock,
-    StepTimes,
-    Timeline,
-)
+from trainlab.watching.timeline import LOSS, OPTIMIZER, OTHER, PREPARE, Clock, StepTimes, Timeline
 
 FIRST = 100
 """All of so many steps are seen whole."""
@@ -39,6 +32,19 @@ EVERY = 100
 """once in so many on average."""
 MEMORY_EVERY_S = 0.25
 """Between two looks at how much memory the process holds."""
+
+
+class EndOfWatch(BaseException):
+    """Enough was seen: the script is ended from within a call of torch's. Scripts that catch Exception do
+    not catch it."""
+
+
+class Refused(BaseException):
+    """What was asked for does not fit the script: it is ended, whatever it catches."""
+
+    def __init__(self, error: SpecError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Tracer:
@@ -173,17 +179,20 @@ class Tracer:
         self.num_fetched += 1
         if self.hooks.level == LIGHT:
             return
+        if self.hooks.updating:  # an update raised
+            self.hooks.updating.clear()
+            if self.hooks.level == WHOLE:
+                self.timeline.recover()
         if self.hooks.level == COUNTS:
             if loader is not None and loader.is_trained_now:
                 self.timeline.data_is_asked_for()
                 return
             self._begin_burst()
-        if self.hooks.models.is_inside:
-            self.hooks.models.recover()
+        if self.hooks.is_inside_model:  # it raised, and the script went on
+            self.hooks.model_ends()
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
-        self.hooks.end_raised_updates()
         self.timeline.data_begins(begins_pass=self._has_begun_pass)
         self._has_begun_pass = False
         self._without_gradients.clear()
@@ -223,10 +232,6 @@ class Tracer:
         self._follow("forward_ends", result)
         self.log.model_called(module)
 
-    def tells_gradients(self, options: Mapping[str, Any]) -> bool:
-        """Whether `torch.autograd.grad` stands for `backward`: where no optimizer makes the updates."""
-        return not self.has_optimizer and not options.get("create_graph")
-
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
@@ -257,10 +262,6 @@ class Tracer:
             self.timeline.begin(OPTIMIZER)
         if len(self.hooks.updating) == 1:
             self.log.update_begins()
-
-    def update_raised(self) -> None:
-        if self.hooks.level == WHOLE:
-            self.timeline.recover()
 
     def update_ends(self, optimizer: Optimizer) -> None:
         if self.hooks.level == LIGHT:
