@@ -131,18 +131,13 @@ class Meter:
         means = {n: one / max(samples[n], 1) for n, one in zip(self._sums, totals, strict=True)}
         for name, metric in self._whole.items():
             means |= _computed(name, metric)
-        bad = first_bad(means["loss"], self._losses, self._loss_limit(), self._per_step)
+        if self._stops_explosions and self.limit is None:
+            self.limit = explosion_limit(float(self._losses[0][0]))
+        limit = math.inf if self.limit is None else self.limit
+        bad = first_bad(means["loss"], self._losses, limit, self._per_step)
         num_steps = -(-self._num_batches // self._per_step)
         fewer = {name: count for name, count in samples.items() if count != samples["loss"]}
         return Means(means, samples["loss"], num_steps, *bad, fewer)
-
-    def _loss_limit(self) -> float:
-        """Set by the first loss there ever was; read from the device once."""
-        if not self._stops_explosions:
-            return math.inf
-        if self.limit is None:
-            self.limit = explosion_limit(float(self._losses[0][0]))
-        return self.limit
 
     def _reduce(self) -> None:
         if not self._pending:
@@ -173,27 +168,23 @@ class Meter:
         self._samples[name] = self._samples.get(name, 0) + count
 
     def _steps_of_metrics(self) -> Iterator[tuple[Any, Any, int]]:
-        """Outputs, targets and samples of the steps: together where that gives the same, else of each."""
+        """Outputs, targets and samples of the steps: together where metrics of some steps' outputs, one
+        below the other, are those of each step: not where samples do not lie along the first dimension."""
         for outputs, _, _, version in self._outputs:
             if isinstance(outputs, Tensor) and _version(outputs) != version:
                 raise WorkloadError(
                     "model: a later step overwrote the outputs of an earlier one; return a copy"
                 )
         apart = [one[:3] for one in self._outputs]
-        if len(apart) > 1 and self._is_joined(apart):
+        if self._joins is None and len(apart) > 1:  # tried on the first two steps, once
+            self._joins = all(len(outputs) == count for outputs, _, count in apart) and all(
+                _gives_the_same(name, metric, apart[:2]) for name, metric in self.metrics.items()
+            )
+        if self._joins and len(apart) > 1:
             outputs, targets, counts = zip(*apart, strict=True)
             yield torch.cat(outputs), torch.cat(targets), sum(counts)
         else:
             yield from apart
-
-    def _is_joined(self, apart: Sequence[tuple[Any, Any, int]]) -> bool:
-        """Whether metrics of some steps' outputs, one below the other, are those of each step: not where
-        samples do not lie along the first dimension. Tried on the first two steps, once."""
-        if self._joins is None:
-            self._joins = all(len(outputs) == count for outputs, _, count in apart) and all(
-                _gives_the_same(name, metric, apart[:2]) for name, metric in self.metrics.items()
-            )
-        return self._joins
 
     def _drop_pending(self) -> None:
         self._pending: list[tuple[Tensor, int]] = []
@@ -207,11 +198,8 @@ def _computed(name: str, metric: WholeMetric) -> dict[str, float]:
     """The value of a metric of a whole set, or its values by name."""
     with Running(f"metrics.{name}"):
         given = metric.compute()
-    values = (
-        {f"{name}_{n}": v for n, v in given.items()}
-        if isinstance(given, Mapping)
-        else {name: given}
-    )
+    several = isinstance(given, Mapping)
+    values = {f"{name}_{n}": v for n, v in given.items()} if several else {name: given}
     for place, value in values.items():
         if torch.as_tensor(value).numel() != 1:
             shape = tuple(torch.as_tensor(value).shape)
@@ -260,14 +248,9 @@ def first_bad(
 
 def per_sample(name: str, values: Any, count: int) -> Tensor:
     """Refuses a metric that averages, or broadcasts odd targets: its mean would be silently wrong."""
-    if not isinstance(values, Tensor):
-        raise WorkloadError(
-            f"metrics.{name}: gave a {type(values).__name__} for {count} samples, "
-            f"must be one value per sample: a tensor of shape ({count},)"
-        )
-    if values.shape != (count,):
-        raise WorkloadError(
-            f"metrics.{name}: gave shape {tuple(values.shape)} for {count} samples, "
-            f"must be one value per sample: ({count},)"
-        )
+    if not isinstance(values, Tensor) or values.shape != (count,):
+        is_tensor = isinstance(values, Tensor)
+        got = f"shape {tuple(values.shape)}" if is_tensor else f"a {type(values).__name__}"
+        rule = f"must be one value per sample: a tensor of shape ({count},)"
+        raise WorkloadError(f"metrics.{name}: gave {got} for {count} samples, {rule}")
     return values

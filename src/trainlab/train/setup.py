@@ -176,9 +176,7 @@ class Setup:
         return next(iter(self.optimizers.by_name.values()))
 
     def use_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Puts another optimizer that makes the same updates in its place, with the state so far."""
-        if self.has_optimizer:
-            optimizer.load_state_dict(self.optimizer.state_dict())
+        """Another one that makes the same updates, in place of the one that would be made."""
         vars(self)["optimizers"] = Optimizers({"optimizer": optimizer})
 
     @property

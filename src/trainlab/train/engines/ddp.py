@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -33,7 +33,6 @@ from torch.nn.parallel import DistributedDataParallel
 from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.machine.process_state import prepare_process
 from trainlab.machine.processes import end_with_parent, signal_name
-from trainlab.plan import Trial
 from trainlab.record.schema import note
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
@@ -59,9 +58,10 @@ class ProcessLostError(TrainlabError):
 class ParallelEngine(EagerEngine):
     """Instruments see the first process and its share of each batch. Inference is not shared."""
 
-    def open(self, group: Sequence[Member]) -> "LeadingSession":
+    def open(self, group: Sequence[Member]) -> "ParallelSession":
         (member,) = group
-        return LeadingSession(member, _ranks_of(member.setup))
+        ranks = _ranks_of(member.setup)
+        return ParallelSession(member, ranks.model, ranks)
 
     def training_step(self, setup: Setup, moments: Moments) -> Update:
         ranks = _ranks_of(setup)
@@ -90,28 +90,19 @@ class SharedMeter(Meter):
         return super().means()
 
 
-class SharingSession(EagerSession):
-    """One process's part in the updates of a trial. What an update draws derives from the trial's seed, the
-    process and the number of the update, so that it can go on after any of them."""
+class ParallelSession(EagerSession):
+    """One process's part in the updates of a trial; what the first does, the others do too. What an update
+    draws derives from the trial's seed, the process and the number of the update, so that it can go on
+    after any of them."""
 
-    def __init__(self, member: Member, model: CallModel) -> None:
+    def __init__(self, member: Member, model: CallModel, others: "Ranks | None" = None) -> None:
+        """`others`: of the first process."""
         setup = member.setup
         meter = SharedMeter(setup.workload.sample_metrics, setup.device, stops_explosions=True)
         super().__init__(member, step=self._shared_step(member, model), meter=meter)
+        self._others = others
         self._epoch = self._number = 0
         """The update that comes next, of the current epoch."""
-
-    @contextmanager
-    def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
-        setup = self._setup
-        self.begin_epoch(epoch, 0 if resumed is None else resumed["done"])
-        with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
-            yield
-
-    def begin_epoch(self, epoch: int, num_done: int) -> None:
-        """Stands ready for the updates of an epoch after so many of them."""
-        self._begin_epoch(epoch, num_done)
-        self._epoch, self._number = epoch, num_done
 
     def _shared_step(self, member: Member, model: CallModel) -> Step:
         batches, seed = member.setup.train_batches, member.setup.trial.seed_of("dropout")
@@ -134,93 +125,79 @@ class SharingSession(EagerSession):
 
         return shared
 
+    def _tell(self, command: str, **values: Any) -> None:
+        if self._others is not None:
+            self._others.tell(command, **values)
 
-class LeadingSession(SharingSession):
-    """The first process's: what it does, the others do too."""
-
-    def __init__(self, member: Member, ranks: "Ranks") -> None:
-        super().__init__(member, ranks.model)
-        self._ranks = ranks
+    @contextmanager
+    def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
+        setup = self._setup
+        self.begin_epoch(epoch, 0 if resumed is None else resumed["done"])
+        with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
+            yield
 
     def begin_epoch(self, epoch: int, num_done: int) -> None:
-        self._ranks.tell("begin_epoch", epoch=epoch, num_done=num_done)
+        self._tell("begin_epoch", epoch=epoch, num_done=num_done)
         super().begin_epoch(epoch, num_done)
+        self._epoch, self._number = epoch, num_done
 
     def advance(self, num_steps: int) -> Sequence[Means]:
-        self._ranks.tell("advance", num_steps=num_steps)
+        self._tell("advance", num_steps=num_steps)
         try:
             return super().advance(num_steps)
         except Exception as error:
-            if (reason := self._ranks.reason_of(error)) is error:
+            reason = error if self._others is None else self._others.reason_of(error)
+            if reason is error:
                 raise
             # Not from that error, which is none of the user's code: it names what another process lost.
             raise reason from None
 
     def change_learning_rates(self) -> None:
-        self._ranks.tell("change_learning_rates")
+        self._tell("change_learning_rates")
         super().change_learning_rates()
 
     def restore(self, state: State) -> None:
         stream = io.BytesIO()
         torch.save(state, stream)
-        self._ranks.tell("restore", state=stream.getvalue())
+        self._tell("restore", state=stream.getvalue())
         super().restore(state)
 
 
 class Ranks:
-    """All processes of one trial, as the first of them starts, tells and ends the others. They import and
-    set the trial up while the first process does."""
+    """All processes of one trial, as the first of them starts, tells and ends the others."""
 
-    model: DistributedDataParallel
-    """Once they have joined."""
-
-    def __init__(self, trial: Trial) -> None:
-        self.trial, self.setup = trial, cast("Setup | None", None)
-        self.num_steps = 0
+    def __init__(self, setup: Setup) -> None:
+        """The others import and set the trial up while this one looks at its loss. One that fails there is
+        not waited for: ProcessLostError."""
+        self.setup, self.num_steps = setup, 0
         """Steps that were made one by one since the others run freely."""
         self._folder = tempfile.TemporaryDirectory(prefix="trainlab-ddp-")
-        self._store = str(Path(self._folder.name) / "store")
-        """The file in which the processes meet."""
+        store = str(Path(self._folder.name) / "store")  # the file in which the processes meet
+        environment, settings = dict(os.environ), setup.settings
+        if settings.threads is not None:
+            environment["OMP_NUM_THREADS"] = str(settings.threads)
         self._others: list[tuple[subprocess.Popen[bytes], Connection]] = []
         try:
-            for number in range(1, trial.settings.processes):
-                self._start(number)
-        except BaseException:
-            self.close()
-            raise
-
-    def _start(self, number: int) -> None:
-        environment, threads = dict(os.environ), self.trial.settings.threads
-        if threads is not None:
-            environment["OMP_NUM_THREADS"] = str(threads)
-        ours, theirs = Pipe()
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", FOLLOW, str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # what the user's code prints in the first process is enough
-            pass_fds=[theirs.fileno()],
-            env=environment,
-        )
-        theirs.close()
-        self._others.append((process, ours))
-        ours.send((sys.path, self.trial, number, self._store))
-
-    def wait_until_ready(self) -> None:
-        """Until all have set the trial up; ProcessLostError where one has ended."""
-        for _, connection in self._others:
-            try:
-                connection.recv()
-            except (EOFError, OSError):
-                raise self._lost() from None
-
-    def join(self, setup: Setup) -> None:
-        """Once all stand ready: one that failed to get there would be waited for in vain."""
-        self.setup = setup
-        try:
+            for number in range(1, settings.processes):
+                ours, theirs = Pipe()
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", FOLLOW, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=2,  # what the user's code prints in the first process is enough
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                )
+                theirs.close()
+                self._others.append((process, ours))
+                ours.send((sys.path, setup.trial, number, store))
             check_mean_of_parts(setup)
-            self.wait_until_ready()
+            for _, connection in self._others:
+                try:
+                    connection.recv()
+                except (EOFError, OSError):
+                    raise self._lost() from None
             self.tell("join")
-            self.model = _joined(setup, self._store)
+            self.model = _joined(setup, store)
         except BaseException:
             self.close()
             raise
@@ -243,22 +220,17 @@ class Ranks:
         while time.monotonic() < deadline_s:
             for number, (process, _) in enumerate(self._others, start=2):
                 if (code := process.poll()) is not None:
-                    how = (
-                        f"was ended by {signal_name(-code)}"
-                        if code < 0
-                        else f"ended with code {code}"
-                    )
-                    of = len(self._others) + 1
-                    told = f"processes: number {number} of {of} {how}; its error is in the log"
-                    return ProcessLostError(told)
+                    by = f"was ended by {signal_name(-code)}"
+                    how = by if code < 0 else f"ended with code {code}"
+                    which = f"number {number} of {len(self._others) + 1}"
+                    return ProcessLostError(f"processes: {which} {how}; its error is in the log")
             time.sleep(0.01)
         return ProcessLostError("processes: the connection between them broke")
 
     def close(self) -> None:
         """Ends the others."""
-        for process, _ in self._others:
-            process.kill()
         for process, connection in self._others:
+            process.kill()
             process.wait()
             connection.close()
         self._folder.cleanup()
@@ -283,10 +255,9 @@ def _ranks_of(setup: Setup) -> Ranks:
     global _ranks
     if _ranks is None or _ranks.setup is not setup:
         dismiss_crew()
-        _ranks = Ranks(setup.trial)
-        _ranks.join(setup)
+        _ranks = Ranks(setup)
     # How the processes work together, and what differs from one alone.
-    setup.engine_facts["backend"] = _backend_for(setup.device)
+    setup.engine_facts["backend"] = distributed.get_backend()
     told = note("parallel_batch_norm", processes=setup.settings.processes)
     norms = torch.nn.modules.batchnorm._BatchNorm
     has_norms = any(isinstance(one, norms) for one in setup.model.modules())
@@ -295,20 +266,17 @@ def _ranks_of(setup: Setup) -> Ranks:
     return _ranks
 
 
-def _backend_for(device: torch.device) -> str:
-    return "nccl" if device.type == "cuda" else "gloo"
-
-
 def _joined(setup: Setup, store: str) -> DistributedDataParallel:
     """The model, its gradients averaged over all processes as they are computed; all begin with the weights
     of the first. Waits until all have come: they meet in a file and exchange over loopback."""
-    loopback, device = "lo0" if sys.platform == "darwin" else "lo", setup.device
-    rank = setup.train_batches.rank
+    device, rank = setup.device, setup.train_batches.rank
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        os.environ.setdefault(name, loopback)
-    file = FileStore(store, rank.of)
+        os.environ.setdefault(name, "lo0" if sys.platform == "darwin" else "lo")
     distributed.init_process_group(
-        _backend_for(device), store=file, rank=rank.number, world_size=rank.of
+        "nccl" if device.type == "cuda" else "gloo",
+        store=FileStore(store, rank.of),
+        rank=rank.number,
+        world_size=rank.of,
     )
     warnings.filterwarnings("ignore", message="find_unused_parameters=True was specified")
     # Which parameters an update reaches may differ between processes: none may wait for a gradient in vain.
@@ -419,7 +387,7 @@ def follow() -> NoReturn:
         with suppress(EOFError):
             leader.recv()  # join
             model = _joined(setup, store)
-            session = SharingSession(Member(setup, Moments([]), Progress()), model)
+            session = ParallelSession(Member(setup, Moments([]), Progress()), model)
             while True:
                 command, values = leader.recv()
                 if command == "run":

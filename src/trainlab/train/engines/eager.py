@@ -18,7 +18,7 @@ from trainlab.record.learning_record import ConfusionRecord
 from trainlab.train.batches import Batch, Piece
 from trainlab.train.callbacks import Grain, Moments
 from trainlab.train.engines.engine import Member, State, Unsuited, Update, reason_of
-from trainlab.train.evaluation import Evaluation, KeptScores, make_inference_step
+from trainlab.train.evaluation import Evaluation, KeptScores
 from trainlab.train.metering import Means, Meter
 from trainlab.train.seeds import random_state, restore_random, seeded
 from trainlab.train.setup import Setup
@@ -53,7 +53,7 @@ class EagerEngine:
         return make_training_step(setup, moments)
 
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        return make_inference_step(setup, moments)
+        return Forward(setup, moments, in_test=True)
 
 
 class EagerSession:
@@ -85,7 +85,7 @@ class EagerSession:
         """That of the last update."""
         self._best: dict[str, Tensor] | None = None
         """The weights of the best epoch, where they are to be kept."""
-        self._best_scores: KeptScores | None = None
+        self._best_scores: KeptScores = None
         self._batches: Iterator[Piece] = iter(())
         self._done = 0
         """Updates of the current epoch."""
@@ -96,14 +96,15 @@ class EagerSession:
     @contextmanager
     def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
         setup = self._setup
-        self._begin_epoch(epoch, 0 if resumed is None else resumed["done"])
+        self.begin_epoch(epoch, 0 if resumed is None else resumed["done"])
         with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
             if resumed is not None:
                 self._carried.update(moved(resumed["carried"], setup.device))
                 restore_random(setup.device, resumed["random"])
             yield
 
-    def _begin_epoch(self, epoch: int, num_done: int) -> None:
+    def begin_epoch(self, epoch: int, num_done: int) -> None:
+        """Stands ready for the updates of an epoch after so many of them."""
         setup = self._setup
         setup.model.train()
         self._carried.clear()
@@ -319,13 +320,11 @@ def _own_update(setup: Setup, moments: Moments, state: Carried) -> Callable[[Bat
 # compiled: the model compiled by `torch.compile`, its steps else as eager makes them.
 
 
-class CompiledEngine:
+class CompiledEngine(EagerEngine):
     """Takes one trial at a time. Compiling takes seconds to minutes, before the first update."""
 
     name = "compiled"
     shows: Grain = "phase"
-    takes_many = False
-    is_program = False
 
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group
@@ -335,7 +334,7 @@ class CompiledEngine:
         return make_training_step(_compiled(setup), moments)
 
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        return make_inference_step(_compiled(setup), moments)
+        return Forward(_compiled(setup), moments, in_test=True)
 
 
 def _compiled(setup: Setup) -> Setup:

@@ -28,11 +28,12 @@ from trainlab.train.engines.vectorized import (
     LaneSums,
     Stacked,
 )
-from trainlab.train.evaluation import Evaluation, make_inference_step
+from trainlab.train.evaluation import Evaluation
 from trainlab.train.metering import Means
 from trainlab.train.optimizers import Rates
 from trainlab.train.seeds import derived_seed, random_state, restore_random, seeded
 from trainlab.train.setup import Setup
+from trainlab.train.step import Forward
 
 
 class ProgramSession:
@@ -308,4 +309,4 @@ class ProgramEngine:
         return self.open([Member(setup, moments, Progress())]).step_on
 
     def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        return make_inference_step(setup, moments)
+        return Forward(setup, moments, in_test=True)

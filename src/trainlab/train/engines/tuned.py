@@ -34,10 +34,9 @@ from trainlab.errors import RecordError, said_by
 from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.record.schema import Note, note
-from trainlab.train.callbacks import Grain, Moments
-from trainlab.train.engines.eager import EagerSession, Step, make_training_step
-from trainlab.train.engines.engine import Member, Unsuited, Update
-from trainlab.train.evaluation import make_inference_step
+from trainlab.train.callbacks import Moments
+from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
+from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.opaque import opaque_names
 from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
@@ -47,13 +46,10 @@ from trainlab.train.step import CallModel
 TORCH, NATIVE = "torch", "native"
 
 
-class TunedEngine:
+class TunedEngine(EagerEngine):
     """Takes one trial at a time and shows every moment of it; results equal eager's to rounding."""
 
     name = "tuned"
-    shows: Grain = "call"
-    takes_many = False
-    is_program = False
 
     def open(self, group: Sequence[Member]) -> EagerSession:
         (member,) = group
@@ -67,9 +63,6 @@ class TunedEngine:
             return make_training_step(setup, moments)
         _tune_update(setup)
         return make_training_step(setup, moments, tuned_model(setup))
-
-    def inference_step(self, setup: Setup, moments: Moments) -> Update:
-        return make_inference_step(setup, moments)
 
 
 def _record(setup: Setup, part: str, choice: object) -> None:
@@ -158,43 +151,38 @@ STATES = {"adadelta": 2, "rmsprop": 3}
 
 
 def _tune_update(setup: Setup) -> None:
-    if setup.has_optimizer and isinstance(setup.optimizer, NativeStep):
-        return
-    loaded = _library_for(setup)
-    _record(setup, "update", TORCH if loaded is None else NATIVE)
-    if loaded is not None:
-        kind = setup.settings.optimizer
-        given = setup.settings, setup.model.parameters(), setup.device
-        optimizer = make_optimizer(*given, lambda torchs: native_class(torchs, kind, loaded))
-        setup.use_optimizer(optimizer)
-
-
-def _library_for(setup: Setup) -> ctypes.CDLL | None:
-    """None where torch makes the updates: it has a fused one, was asked for one of its own, or alone takes
-    such parameters or what a scaler asks; where compiling would not pay; and where it cannot be done.
-    Whether it was compiled before plays no part: the same trial must give the same losses again."""
+    """By compiled code. Not where torch has fused code, was asked for some of its own, or alone takes such
+    parameters or what a scaler asks; where compiling would not pay; and where it cannot be done. Whether
+    it was compiled before plays no part: the same trial must give the same losses again."""
     settings, model = setup.settings, setup.model
+    if setup.has_optimizer:
+        return
+    _record(setup, "update", TORCH)
     trained = [one for one in model.parameters() if one.requires_grad]
     is_ours = settings.optimizer in STATES and settings.optimizer_code == "auto"
     is_usual = can_be_fused(model) and all(map(is_plain, trained)) and setup.scaler is None
     if not is_ours or not is_usual or torch.get_default_dtype() != torch.float32:
-        return None
+        return
     if setup.num_steps * sum(map(Tensor.numel, trained)) < WORTH_COMPILING:
         if settings.engine == "tuned":  # else nobody asked for it
             _add_note(setup, note("tuned_too_short"))
-        return None
+        return
     compiler = find_compiler()
     if compiler is None:
         _add_note(setup, note("tuned_no_compiler"))
-        return None
+        return
     try:
-        return library(compiler)
+        loaded = library(compiler)
     except RecordError as error:
         _add_note(setup, note("tuned_not_kept", error=str(error)))
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         lines = (getattr(error, "stderr", None) or str(error)).splitlines()
         _add_note(setup, note("tuned_compiler_failed", error=next(filter(str.strip, lines), "")))
-    return None
+    else:
+        _record(setup, "update", NATIVE)
+        given = settings, model.parameters(), setup.device
+        of_torch = partial(native_class, kind=settings.optimizer, library=loaded)
+        setup.use_optimizer(make_optimizer(*given, of_torch))
 
 
 def find_compiler() -> str | None:
@@ -205,7 +193,8 @@ def find_compiler() -> str | None:
 
 def library(compiler: str) -> ctypes.CDLL:
     """The compiled code from the cache, or compiled now. In its name is whatever the machine code may
-    depend on: source, flags, compiler, CPU."""
+    depend on: source, flags, compiler, CPU. It runs in torch's threads, where torch's OpenMP has GNU's
+    interface; else it starts some of its own."""
     run = partial(subprocess.run, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     version = run([compiler, "--version"]).stdout
     facts = SOURCE.read_bytes(), FLAGS, compiler, version, _machine()
@@ -216,21 +205,13 @@ def library(compiler: str) -> ctypes.CDLL:
         with replacing(path) as part:
             run([compiler, *FLAGS, str(SOURCE), "-o", str(part)], check=True)
     loaded = ctypes.CDLL(str(path))
-    loaded.trainlab_use_threads(*_threads_of_torch())
-    return loaded
-
-
-def _threads_of_torch() -> Sequence[ctypes.c_void_p | None]:
-    """What the compiled code calls them by, where torch's OpenMP has GNU's interface; else it starts
-    threads of its own."""
     # Looked up in torch's library first, then in those that it was linked with: another package may have
     # brought another OpenMP, whose threads would stand in the way of torch's.
-    try:
+    with suppress(OSError, AttributeError):
         torchs = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        found = (torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads)
-    except (OSError, AttributeError):
-        return None, None, None
-    return [ctypes.cast(one, ctypes.c_void_p) for one in found]
+        used = (torchs.GOMP_parallel, torchs.omp_get_thread_num, torchs.omp_get_num_threads)
+        loaded.trainlab_use_threads(*(ctypes.cast(one, ctypes.c_void_p) for one in used))
+    return loaded
 
 
 class Options(ctypes.Structure):
@@ -285,9 +266,9 @@ class NativeStep(Optimizer):
 
 
 def native_class(torch_class: type[Optimizer], kind: str, library: ctypes.CDLL) -> type[Optimizer]:
-    """torch's optimizer of that class, its update made by the library."""
+    """torch's optimizer of that class, its update made by the library. Under torch's name: a profile then
+    shows the same row for both."""
     members = {"library": library, "kind": kind}
-    # Under torch's name: a profile then shows the same row for both.
     return type(torch_class.__name__, (NativeStep, torch_class), members)
 
 
@@ -327,35 +308,26 @@ class Convolution(torch.autograd.Function):
         mask = [of_x and "input" not in ctx.ours, of_weight and "weight" not in ctx.ours, False]
         given = gradient, x, weight, None, [1, 1], padding, [1, 1], False, [0, 0], 1, mask
         found = torch.ops.aten.convolution_backward(*given) if any(mask) else (None, None)
+        by_x, by_weight = found[:2]
         if of_x and not mask[0]:
-            found = _input_by_convolution(gradient, weight, padding), found[1]
+            # The gradient, convolved with the weights turned by half a turn, channels exchanged.
+            turned = weight.flip(2, 3).transpose(0, 1).contiguous()
+            rest = [size - 1 - pad for size, pad in zip(weight.shape[2:], padding, strict=True)]
+            by_x = F.conv2d(gradient, turned, padding=rest)
         if of_weight and not mask[1]:
-            found = found[0], _weight_by_product(gradient, x, weight, padding)
-        return *found[:2], gradient.sum((0, 2, 3)) if of_bias else None, None, None
-
-
-def _input_by_convolution(gradient: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
-    """The gradient, convolved with the weights turned by half a turn, channels exchanged."""
-    rows, columns = (size - 1 - pad for size, pad in zip(weight.shape[2:], padding, strict=True))
-    turned = weight.flip(2, 3).transpose(0, 1).contiguous()
-    return F.conv2d(gradient, turned, padding=(rows, columns))
-
-
-def _weight_by_product(
-    gradient: Tensor, x: Tensor, weight: Tensor, padding: tuple[int, int]
-) -> Tensor:
-    """One matrix product over all positions of all samples."""
-    rows, columns = padding
-    padded = F.pad(x, (columns, columns, rows, rows)) if any(padding) else x
-    channels_out, channels_in, *kernel = weight.shape
-    samples, _, *positions = gradient.shape
-    by_sample, by_channel, by_row, by_column = padded.stride()
-    patches = padded.as_strided(
-        (channels_in, *kernel, samples, *positions),
-        (by_channel, by_row, by_column, by_sample, by_row, by_column),
-    ).reshape(weight[0].numel(), -1)
-    flat = gradient.transpose(0, 1).reshape(channels_out, -1)
-    return (flat @ patches.t()).view_as(weight)
+            # One matrix product over all positions of all samples.
+            rows, columns = padding
+            padded = F.pad(x, (columns, columns, rows, rows)) if any(padding) else x
+            channels_out, channels_in, *kernel = weight.shape
+            samples, _, *positions = gradient.shape
+            by_sample, by_channel, by_row, by_column = padded.stride()
+            patches = padded.as_strided(
+                (channels_in, *kernel, samples, *positions),
+                (by_channel, by_row, by_column, by_sample, by_row, by_column),
+            ).reshape(weight[0].numel(), -1)
+            flat = gradient.transpose(0, 1).reshape(channels_out, -1)
+            by_weight = (flat @ patches.t()).view_as(weight)
+        return by_x, by_weight, gradient.sum((0, 2, 3)) if of_bias else None, None, None
 
 
 class Exchanged(torch.autograd.Function):
@@ -381,12 +353,9 @@ _nn: Any = torch._C._nn
 CallLayer = Callable[[Any, Tensor], Tensor]
 
 
-def _convolution(ours: str) -> CallLayer:
-    def call(layer: Any, x: Tensor) -> Tensor:
-        given = x, layer.weight, layer.bias, tuple(layer.padding), ours
-        return Convolution.apply(*given)  # type: ignore[no-untyped-call,no-any-return]
-
-    return call
+def _convolution(layer: Any, x: Tensor, ours: str) -> Tensor:
+    given = x, layer.weight, layer.bias, tuple(layer.padding), ours
+    return Convolution.apply(*given)  # type: ignore[no-untyped-call,no-any-return]
 
 
 VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
@@ -395,7 +364,7 @@ VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
         "columns": lambda layer, x: _nn.thnn_conv2d(
             x, layer.weight, layer.kernel_size, layer.bias, layer.stride, layer.padding
         ),
-        **{ours: _convolution(ours) for ours in ("input", "weight", "input, weight")},
+        **{w: partial(_convolution, ours=w) for w in ("input", "weight", "input, weight")},
     },
     nn.Linear: {"exchanged": lambda layer, x: Exchanged.apply(x, layer.weight, layer.bias)},  # type: ignore[no-untyped-call]
 }
@@ -486,18 +455,25 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
 def calling(model: nn.Module, chosen: Mapping[str, tuple[str, tuple[int, ...]]]) -> CallModel:
     """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
     callers see nothing of it. `chosen`: by layer, its variant and the shape of a sample."""
-    layers = {name: model.get_submodule(name) for name in chosen}
-    forwards = [
-        (
-            vars(layer),
-            partial(_forward, layer, VARIANTS[type(layer)][chosen[name][0]], chosen[name][1]),
+    layers: dict[str, Any] = {name: model.get_submodule(name) for name in chosen}
+
+    def forward(layer: Any, variant: CallLayer, shape: tuple[int, ...], x: Tensor) -> Tensor:
+        """torch's for an input that the variant was not measured for, under autocast, and inside a
+        transform of `torch.func`, where only torch's own operators can be taken."""
+        is_usual = x.shape[1:] == shape and is_plain(x) and is_plain(layer.weight)
+        is_changed = torch.is_autocast_enabled("cpu") or (
+            torch._C._functorch.peek_interpreter_stack() is not None
         )
-        for name, layer in layers.items()
+        return variant(layer, x) if is_usual and not is_changed else type(layer).forward(layer, x)
+
+    forwards = [
+        (vars(layer), partial(forward, layer, VARIANTS[type(layer)][chosen[n][0]], chosen[n][1]))
+        for n, layer in layers.items()
     ]
 
     def call(inputs: Any) -> Any:
-        for attributes, forward in forwards:
-            attributes["forward"] = forward
+        for attributes, faster in forwards:
+            attributes["forward"] = faster
         try:
             return model(inputs)
         finally:
@@ -505,13 +481,3 @@ def calling(model: nn.Module, chosen: Mapping[str, tuple[str, tuple[int, ...]]])
                 attributes.pop("forward", None)
 
     return call
-
-
-def _forward(layer: Any, variant: CallLayer, shape: tuple[int, ...], x: Tensor) -> Tensor:
-    """torch's for an input that the variant was not measured for, under autocast, and inside a transform of
-    `torch.func`, where only torch's own operators can be taken."""
-    is_usual = x.shape[1:] == shape and is_plain(x) and is_plain(layer.weight)
-    is_changed = torch.is_autocast_enabled("cpu") or (
-        torch._C._functorch.peek_interpreter_stack() is not None
-    )
-    return variant(layer, x) if is_usual and not is_changed else type(layer).forward(layer, x)
