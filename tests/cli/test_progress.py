@@ -51,7 +51,7 @@ def play(console: Console, path: Path, *events: Event, lang: str = "en") -> str:
     cost = CostSpec(processes=1, weights="untrained")
     study = made_study(vary={"batch_size": (1, 64)}, seeds=1, cost=cost, settings={"epochs": 2})
     run = start_run(study, path)
-    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
+    with StudyProgress(console, run, Words(lang)).shown(), closing(EventWriter(run)) as writer:
         for event in events:
             writer.write(event)
             time.sleep(0.01)
@@ -136,7 +136,7 @@ def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
         },
     }
     console = Console(file=io.StringIO(), width=200)
-    with StudyProgress(console, run, ENGLISH), closing(EventWriter(run)) as writer:
+    with StudyProgress(console, run, ENGLISH).shown(), closing(EventWriter(run)) as writer:
         for trial_id, end in ends.items():
             writer.write(Event(kind="group_begins", trials=(trial_id,)))
             home = run.trial(trial_id)
@@ -193,7 +193,7 @@ def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
     def bars() -> list[str]:
         return [line for line in shown() if re.match("[\u2800-\u28ff]", line)]
 
-    with StudyProgress(console, run, Words(lang)), closing(EventWriter(run)) as writer:
+    with StudyProgress(console, run, Words(lang)).shown(), closing(EventWriter(run)) as writer:
         for trial in trials:
             begun = Event(kind="group_begins", trials=(trial,), num_side_by_side=num_levels)
             writer.write(begun)

@@ -4,9 +4,8 @@ What is shown of trials is read from the run folder, in a thread of its own: wha
 terminal does not disturb them.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from rich.cells import cell_len
@@ -27,11 +26,13 @@ from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
+    Download,
     RunProgress,
     end_text,
     fitted,
     group_label,
     metric_texts,
+    repeated,
     time_left_text,
 )
 from trainlab.record.run_folder import RunFolder
@@ -56,45 +57,25 @@ class ConsoleWatcher(Watcher):
 
     def __init__(self, console: Console, words: Words) -> None:
         self._console, self._words = console, words
-        self._download: DownloadProgress | None = None
         self._progress: StudyProgress | None = None
+
+    def say(self, key: str, **values: object) -> None:
+        say(self._console, self._words(key, **values))
 
     def status(self, activity: Activity) -> AbstractContextManager[object]:
         return showing_status(self._console, activity, self._words)
 
-    @contextmanager
-    def preparing(self) -> Iterator[None]:
-        with DownloadProgress(self._console, self._words) as self._download:
-            yield
-
-    def downloads(self, name: str, done: int, total: int | None) -> None:
-        if self._download is not None:
-            self._download(name, done, total)
+    def fetching(self) -> AbstractContextManager[Download]:
+        return showing_downloads(self._console, self._words)
 
     def planned(self, study: Study) -> None:
         if study.cells:
             print_plan(self._console, study, self._words)
 
-    def watching(self, driver: str) -> None:
-        say(self._console, self._words("watching_driver", driver=driver))
-
-    def resumed(self, num_left: int, num_trials: int) -> None:
-        key = "resumed" if num_left else "nothing_left"
-        say(self._console, self._words(key, left=num_left, all=num_trials))
-
-    def added(self, num_open: int, num_seeds: int) -> None:
-        key = "one_comparison_open" if num_open == 1 else "comparisons_open"
-        say(self._console, self._words(key, number=num_open, seeds=num_seeds))
-
-    def gave_up(self, num_hopeless: int) -> None:
-        key = "one_comparison_hopeless" if num_hopeless == 1 else "comparisons_hopeless"
-        say(self._console, self._words(key, number=num_hopeless))
-
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """The same progress each time: what was shown before is not shown again."""
-        if self._progress is None:
-            self._progress = StudyProgress(self._console, run, self._words)
-        return self._progress
+        self._progress = self._progress or StudyProgress(self._console, run, self._words)
+        return self._progress.shown()
 
 
 class Silence:
@@ -117,25 +98,6 @@ class Silence:
 
 
 @contextmanager
-def _repeating(act: Callable[[], None]) -> Iterator[None]:
-    """Acts again and again, in a thread of its own, as long as the block runs."""
-    is_over = threading.Event()
-
-    def repeat() -> None:
-        with suppress(OSError):  # the terminal is gone; the trials go on
-            while not is_over.wait(POLL_S):
-                act()
-
-    thread = threading.Thread(target=repeat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-
-
-@contextmanager
 def showing_status(console: Console, activity: str, words: Words) -> Iterator[None]:
     """Shows that an activity, one of the words, is under way, as long as the block runs: a spinner on a
     terminal, a line now and then elsewhere."""
@@ -148,49 +110,37 @@ def showing_status(console: Console, activity: str, words: Words) -> Iterator[No
             seconds = f"{time.monotonic() - start_s:.0f}"
             say(console, words("heartbeat", activity=text, seconds=seconds))
 
-    with console.status(text) if console.is_terminal else _repeating(print_heartbeat):
+    with console.status(text) if console.is_terminal else repeated(print_heartbeat, POLL_S):
         yield
 
 
-class DownloadProgress:
+@contextmanager
+def showing_downloads(console: Console, words: Words) -> Iterator[Download]:
     """A bar per file on a terminal; elsewhere a line per file."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None))
+    rates = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    is_terminal, tasks = console.is_terminal, dict[str, TaskID]()
+    bar = Progress(
+        SpinnerColumn(), *columns, *rates, console=console, transient=True, disable=not is_terminal
+    )
 
-    def __init__(self, console: Console, words: Words) -> None:
-        self._console, self._words = console, words
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=None),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self._tasks: dict[str, TaskID] = {}
+    def show(name: str, done: int, total: int | None) -> None:
+        if name not in tasks:
+            bar.start()
+            activity = words("activity_fetching", name=name)
+            tasks[name] = bar.add_task(activity, total=total)
+            if not is_terminal:
+                say(console, activity)
+        bar.update(tasks[name], completed=done, total=total)
 
-    def __enter__(self) -> "DownloadProgress":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        if name not in self._tasks:
-            self._bar.start()
-            activity = self._words("activity_fetching", name=name)
-            self._tasks[name] = self._bar.add_task(activity, total=total)
-            if not self._console.is_terminal:
-                say(self._console, activity)
-        self._bar.update(self._tasks[name], completed=done, total=total)
+    try:
+        yield show
+    finally:
+        bar.stop()
 
 
 class StudyProgress:
-    """One bar for a whole study, with the time left, and a line per result; off a terminal, lines only.
-
-    Entered once more, it goes on where it was: trials may have been planned meanwhile.
-    """
+    """One bar for a whole study, with the time left, and a line per result; off a terminal, lines only."""
 
     def __init__(self, console: Console, run: RunFolder, words: Words) -> None:
         self._console, self._run, self._words = console, run, words
@@ -218,18 +168,16 @@ class StudyProgress:
         )
         self._task = self._bar.add_task("", total=1.0, metrics="", left="", visible=False)
 
-    def __enter__(self) -> "StudyProgress":
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """As long as the block runs; entered once more, it goes on where it was: trials may have been planned
+        meanwhile."""
         self._progress.learn_of(self._run.study().trials)
-        self._watching = _repeating(self._look)
-        self._watching.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._watching.__exit__(None, None, None)
-        self._silence.restart()  # it is over: no more heartbeats
-        with suppress(OSError):
-            self._look()
-        self._bar.stop()
+        try:
+            with repeated(self._look, POLL_S):
+                yield
+        finally:
+            self._bar.stop()
 
     def _look(self) -> None:
         for event in self._progress.new_events():
@@ -241,10 +189,11 @@ class StudyProgress:
             self._print(f"{self._label or self._words('starting')} … {parts}")
 
     def _show(self, event: Event) -> None:
+        words = self._words
         match event.kind:
             case "starting":
                 key = "starting_several" if len(event.groups) > 1 else "starting_one"
-                self._set_label(self._words(key, number=len(event.groups)))
+                self._set_label(words(key, number=len(event.groups)))
             case "group_begins":
                 self._running[event.trials] = self._count() + self._name(event.trials)
                 self._show_running()
@@ -252,13 +201,29 @@ class StudyProgress:
                 if is_cost and not self._console.is_terminal:
                     self._print(self._label)
             case "group_ends":
-                self._print_ends(event.trials)
+                # Of a study, trials that did not reach their last epoch, or failed; the others have a line.
+                for trial_id in event.trials if self._is_study else ():
+                    with suppress(RecordError):  # told when the run is read
+                        if text := end_text(self._run.trial(trial_id).read(), words):
+                            self._print(f"{self._result_label(trial_id)}{words('colon')}{text}")
                 self._ended.update(event.trials)
                 self._running.pop(event.trials, None)
                 self._show_running()
             case "progress" | "epoch":
-                self._show_metrics(event)
-                if event.kind == "epoch":
+                if (
+                    len(self._running) <= 1
+                ):  # metrics of several would change places with each other
+                    train = {n[6:]: v for n, v in event.metrics.items() if n.startswith("train/")}
+                    self._metrics = metric_texts(train, words)[:2]
+                    several = (event.num_epochs or 1) > 1
+                    self._update_bar(
+                        self._epoch_label(self._label, event) if several else self._label
+                    )
+                is_last = event.epoch == event.num_epochs
+                # Of a study a line per trial; of a single cell a line per epoch, off a terminal only.
+                if event.kind == "epoch" and (
+                    is_last if self._is_study else not self._console.is_terminal
+                ):
                     self._print_epoch(event)
 
     def _show_running(self) -> None:
@@ -285,37 +250,19 @@ class StudyProgress:
         self._ended.add(trial_id)
         return self._count(len(self._ended)) + self._name((trial_id,))
 
-    def _show_metrics(self, event: Event) -> None:
-        if len(self._running) > 1:
-            return  # the metrics of one of several would change places with those of another
-        train = {n[6:]: v for n, v in event.metrics.items() if n.startswith("train/")}
-        self._metrics = metric_texts(train, self._words)[:2]
-        several = (event.num_epochs or 1) > 1
-        self._update_bar(self._epoch_label(self._label, event) if several else self._label)
-
     def _epoch_label(self, label: str, event: Event) -> str:
         return self._words("epoch_of", label=label, epoch=event.epoch, epochs=event.num_epochs)
 
     def _print_epoch(self, event: Event) -> None:
-        """Of a study a line per trial; of a single cell a line per epoch, off a terminal only."""
-        is_last = event.epoch == event.num_epochs
-        if is_last if self._is_study else not self._console.is_terminal:
-            if self._is_study:
-                label = self._result_label(event.trials[0])
-            else:  # trials that train together go by their own names
-                own = self._running.get(event.trials, self._count() + self._name(event.trials))
-                label = self._epoch_label(own, event)
-            metrics = {name: value for name, value in event.metrics.items() if "/" in name}
-            texts = self._words.listed(metric_texts(metrics, self._words))
-            seconds = f"{event.time_s:.1f}"
-            self._print(self._words("epoch_result", label=label, metrics=texts, seconds=seconds))
-
-    def _print_ends(self, trial_ids: tuple[str, ...]) -> None:
-        """Of a study, the trials that did not reach their last epoch, or failed; the others have a line."""
-        for trial_id in trial_ids if self._is_study else ():
-            with suppress(RecordError):  # told when the run is read
-                if text := end_text(self._run.trial(trial_id).read(), self._words):
-                    self._print(f"{self._result_label(trial_id)}{self._words('colon')}{text}")
+        if self._is_study:
+            label = self._result_label(event.trials[0])
+        else:  # trials that train together go by their own names
+            own = self._running.get(event.trials, self._count() + self._name(event.trials))
+            label = self._epoch_label(own, event)
+        metrics = {name: value for name, value in event.metrics.items() if "/" in name}
+        texts, seconds = self._words.listed(metric_texts(metrics, self._words)), event.time_s
+        line = self._words("epoch_result", label=label, metrics=texts, seconds=f"{seconds:.1f}")
+        self._print(line)
 
     def _set_label(self, label: str) -> None:
         """What the bar says runs, until the next label; the metrics of what ran before are cleared."""

@@ -80,11 +80,11 @@ class FetchSets(OfSets):
 
     def __call__(self) -> None:
         sets = self.sets()  # refused before torch is imported
-        from trainlab.cli.live_progress import DownloadProgress
+        from trainlab.cli.live_progress import showing_downloads
         from trainlab.data.fetch import fetch, missing, reporting_to
         from trainlab.data.image_sets import cached
 
-        with DownloadProgress(Console(stderr=True), self.words) as shown, reporting_to(shown):
+        with showing_downloads(Console(stderr=True), self.words) as shown, reporting_to(shown):
             for images in sets:
                 if missing(images, cached(images)):
                     fetch(images, self.source)

@@ -140,11 +140,12 @@ def go_on(
     study = record.to_study(str(run.study_file))
     check_resumable(run, record, allow_changed=allow_changed)
     was_cut = False
-    with leased(run, lambda driver: watcher.watching(driver.name)):
+    with leased(run, lambda driver: watcher.say("watching_driver", driver=driver.name)):
         mark_interrupted(run)
         groups = unfinished_groups(run) or (() if next_stage is None else next_stage(run))
-        num_trials = len(run.study().trials)
-        watcher.resumed(sum(len(group.trials) for group in groups), num_trials)
+        num_left = sum(len(group.trials) for group in groups)
+        key = "resumed" if num_left else "nothing_left"
+        watcher.say(key, left=num_left, all=len(run.study().trials))
         if groups or max(study.looks, default=0) > len(study.seeds):
             if record.on in FORKED:
                 launch.prepare()
@@ -187,7 +188,7 @@ def _preflight(
     """Checks the study where it will run; the devices there."""
     from trainlab.data.fetch import reporting_to
 
-    with watcher.preparing(), reporting_to(watcher.downloads):
+    with watcher.fetching() as shown, reporting_to(shown):
         return executor.preflight(study, each_device=each_device)
 
 
@@ -236,11 +237,13 @@ def _run_groups(
                 with watcher.status("counting_decided"):
                     left = open_comparisons(gather(run))
                 if not left.num_open:
-                    if left.num_hopeless:
-                        watcher.gave_up(left.num_hopeless)
+                    if num := left.num_hopeless:
+                        key = "one_comparison_hopeless" if num == 1 else "comparisons_hopeless"
+                        watcher.say(key, number=num)
                     break
                 groups = add_seeds(run, num_seeds)
-                watcher.added(left.num_open, num_seeds)
+                key = "one_comparison_open" if left.num_open == 1 else "comparisons_open"
+                watcher.say(key, number=left.num_open, seeds=num_seeds)
                 with watcher.running(run):
                     executor.run(run, groups, is_over)
     except EndAtOnce:

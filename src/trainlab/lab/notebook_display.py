@@ -4,13 +4,10 @@ It is read from the run folder by a thread of its own, so that it disturbs the t
 `trainlab status` from another window does.
 """
 
-import contextvars
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from html import escape
 from importlib import import_module
 from typing import Any
@@ -18,10 +15,12 @@ from typing import Any
 from trainlab.errors import RecordError
 from trainlab.lab.run_progress import (
     Activity,
+    Download,
     RunProgress,
     Watcher,
     ended_lines,
     progress_line,
+    repeated,
     running_lines,
 )
 from trainlab.language import environment_language
@@ -31,8 +30,6 @@ from trainlab.words import LANGUAGES, Words
 
 POLL_S = 0.5
 """Between two looks at the run."""
-LOOK_SHARE = 0.02
-"""Looks take at most this share of the time: a run of thousands of trials is looked at less often."""
 MOST_LINES = 8
 """Lines below the bar."""
 
@@ -50,35 +47,22 @@ class NotebookWatcher(Watcher):
             self._output.show([self._words(f"activity_{activity}")])
         yield
 
-    def downloads(self, name: str, done: int, total: int | None) -> None:
-        share = done / total if total else None
-        self._output.show([self._words("activity_fetching", name=name)], share)
+    def fetching(self) -> AbstractContextManager[Download]:
+        def show(name: str, done: int, total: int | None) -> None:
+            share = done / total if total else None
+            self._output.show([self._words("activity_fetching", name=name)], share)
+
+        return nullcontext(show)
 
     @contextmanager
     def running(self, run: RunFolder) -> Iterator[None]:
-        """Looks again and again, and once more when all is over."""
-        progress, is_over = RunProgress(run), threading.Event()
-
-        def watch() -> None:
-            pause_s = 0.0
-            while not is_over.wait(pause_s):
-                begun_s = time.monotonic()
-                self._look(progress)
-                pause_s = max(POLL_S, (time.monotonic() - begun_s) / LOOK_SHARE)
-
-        # A kernel knows by its context which cell an output belongs to.
-        context = contextvars.copy_context()
-        thread = threading.Thread(target=context.run, args=(watch,), daemon=True)
-        thread.start()
-        try:
+        progress = RunProgress(run)
+        self._look(progress)
+        with repeated(lambda: self._look(progress), POLL_S):
             yield
-        finally:
-            is_over.set()
-            thread.join()
-            self._look(progress)
 
     def _look(self, progress: RunProgress) -> None:
-        with suppress(OSError, RecordError):  # told when the run is read
+        with suppress(RecordError):  # told when the run is read
             progress.look()
             failed = ended_lines(progress, "failed", self._words, MOST_LINES)
             below = [*failed, *running_lines(progress, self._words)][:MOST_LINES]
@@ -94,25 +78,21 @@ class _Output:
 
     def show(self, lines: Sequence[str], share: float | None = None) -> None:
         """A bar where the share is known, and lines below it; the first one is bold."""
-        display = import_module("IPython.display").display
-        html = _html(lines, share)
+        first, *others = (escape(plain(line)) for line in lines)
+        bar = ""
+        if share is not None:
+            bar = f'<progress max="100" value="{100 * share:.0f}" style="width:24em"></progress> '
+        inner = "".join(f"<div>{line}</div>" for line in others)
+        html = f'<div class="trainlab-progress"><div>{bar}<b>{first}</b></div>{inner}</div>'
         if html == self._shown:
             return
         self._shown = html
         data = {"text/html": html, "text/plain": "\n".join(map(plain, lines))}
         if self._handle is None:
+            display = import_module("IPython.display").display
             self._handle = display(data, raw=True, display_id=True)
         else:
             self._handle.update(data, raw=True)
-
-
-def _html(lines: Sequence[str], share: float | None) -> str:
-    first, *others = (escape(plain(line)) for line in lines)
-    bar = ""
-    if share is not None:
-        bar = f'<progress max="100" value="{100 * share:.0f}" style="width:24em"></progress> '
-    inner = "".join(f"<div>{line}</div>" for line in others)
-    return f'<div class="trainlab-progress"><div>{bar}<b>{first}</b></div>{inner}</div>'
 
 
 # Where Python is typed in: whether that is a notebook, and what watches a run there.

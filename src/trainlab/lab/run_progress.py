@@ -1,11 +1,14 @@
 """How far a run is, read from its folder alone: records, events and the lease of its driver."""
 
+import math
 import re
 import statistics
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -24,40 +27,58 @@ from trainlab.words.numbers import metric_value
 
 Activity = Literal["starting_torch", "reading_records", "counting_decided"]
 """What takes long beside the trials."""
+Download = Callable[[str, int, int | None], None]
+"""Is told of a file how many bytes have come, of how many where that is known."""
+LOOK_SHARE = 0.02
+"""Looks take at most this share of the time: a run of thousands of trials is looked at less often."""
 
 
 class Watcher:
     """Is told what happens while a question is answered; this one ignores it all."""
 
+    def say(self, key: str, **values: object) -> None:
+        """How the run goes on: a sentence, by its key among the words."""
+
     def status(self, activity: Activity) -> AbstractContextManager[object]:
         """Entered during an activity that takes long."""
         return nullcontext()
 
-    def preparing(self) -> AbstractContextManager[object]:
-        """Entered while the machine is checked and data is fetched; `downloads` is called meanwhile."""
-        return nullcontext()
-
-    def downloads(self, name: str, done: int, total: int | None) -> None:
-        """`done` bytes of a file have been downloaded, of `total` where that is known."""
+    def fetching(self) -> AbstractContextManager[Download]:
+        """Entered while the machine is checked and data is fetched."""
+        return nullcontext(lambda name, done, total: None)
 
     def planned(self, study: Study) -> None:
         """All checks have passed; this is what will be run."""
 
-    def added(self, num_open: int, num_seeds: int) -> None:
-        """So many comparisons are open; seeds are added up to `num_seeds`."""
-
-    def gave_up(self, num_hopeless: int) -> None:
-        """So many comparisons are open that seeds cannot decide; none is added for them."""
-
-    def watching(self, driver: str) -> None:
-        """The run has a driver on another machine; whether it is alive will be seen in some seconds."""
-
-    def resumed(self, num_left: int, num_trials: int) -> None:
-        """A run goes on: so many of its trials are left to run."""
-
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""
         return nullcontext()
+
+
+@contextmanager
+def repeated(look: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Looks again and again as long as the block runs, in a thread of its own, and once more at the end.
+    Where the terminal has gone, or what is looked at, the trials go on."""
+    is_over = threading.Event()
+
+    def repeat() -> None:
+        pause_s = every_s
+        with suppress(OSError):
+            while not is_over.wait(pause_s):
+                begun_s = time.monotonic()
+                look()
+                pause_s = max(every_s, (time.monotonic() - begun_s) / LOOK_SHARE)
+
+    # A notebook's kernel knows by its context which cell an output belongs to.
+    thread = threading.Thread(target=copy_context().run, args=(repeat,), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        with suppress(OSError):
+            look()
 
 
 FIRST_GUESS_S = 4.0
@@ -79,34 +100,27 @@ class RunningGroup:
     base: tuple[float, float] | None = None
     """The time and the share from which on their speed counts; their begin where that is not set."""
 
-    def hear(self, event: Event, now_s: float) -> None:
-        """What is told of the progress of one of them, or of all together."""
-        if self.base is None and event.share is not None and event.share < FIRST_SHARE:
-            self.base = now_s, event.share
-        self.last = event
-
     def left_s(self, now_s: float) -> float | None:
         """How long they should still take, by their own speed; None where that is not known."""
         since_s, before = self.base or (self.since_s, 0.0)
         share = 0.0 if self.last is None else self.last.share or 0.0
-        return (
-            None
-            if share - before < MIN_SHARE
-            else (1 - share) * (now_s - since_s) / (share - before)
-        )
+        if share - before < MIN_SHARE:
+            return None
+        return (1 - share) * (now_s - since_s) / (share - before)
 
 
 class RunProgress:
     """A run, looked at again and again; nothing in its folder is changed."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._run, self.driver = run, holder_of(run)
+        self._run = run
+        self._see_driver()
         self._begin()
-        self.is_driven = self._has_driver()
-        """Whether somebody runs it; taken for granted of a driver on another machine that has not ended."""
 
-    def _has_driver(self) -> bool:
-        return self.driver is not None and not self.driver.is_dead
+    def _see_driver(self) -> None:
+        self.driver = holder_of(self._run)
+        self.is_driven = self.driver is not None and not self.driver.is_dead
+        """Whether somebody runs it; taken for granted of a driver on another machine that has not ended."""
 
     def _begin(self) -> None:
         """Forgets what an earlier driver ran: it may have died in the middle of it."""
@@ -122,18 +136,15 @@ class RunProgress:
 
     def look(self) -> Self:
         """Takes in how the run is now."""
-        before, self.driver = self.driver, holder_of(self._run)
+        before = self.driver
+        self._see_driver()
         if self.driver is not None and (before is None or before.token != self.driver.token):
             self._begin()  # resumed by another driver
         self.learn_of(self._run.study().trials)
-        self.trials |= {
-            one: self._run.trial(one).read()
-            for one, trial in self.trials.items()
-            if not trial.is_finished
-        }
+        unfinished = [one for one, trial in self.trials.items() if not trial.is_finished]
+        self.trials |= {one: self._run.trial(one).read() for one in unfinished}
         for _ in self.new_events():
             pass
-        self.is_driven = self._has_driver()
         if not self.is_driven:
             self.running.clear()
         return self
@@ -173,7 +184,9 @@ class RunProgress:
             case "progress" | "epoch":
                 for ids, group in self.running.items():
                     if event.trials[0] in ids:
-                        group.hear(event, self.now_s)
+                        share, group.last = event.share, event
+                        if group.base is None and share is not None and share < FIRST_SHARE:
+                            group.base = self.now_s, share
 
     # Its trials.
 
@@ -201,7 +214,7 @@ class RunProgress:
         return Counter(map(self._state, self.trials.values()))
 
     def _state(self, trial: TrialRecord) -> str:
-        """A trial that runs, though nobody runs the run, was interrupted."""
+        # A trial that runs, though nobody runs the run, was interrupted.
         return "interrupted" if trial.state == "running" and not self.is_driven else trial.state
 
     # Its time.
@@ -210,15 +223,15 @@ class RunProgress:
         """How long all will still take, each trial as long as the most similar that have ended; None while
         nothing is known about some of it."""
         running = [self._running_left_s(group) for group in self.running.values()]
-        waiting = [(trial.kind, self._expected_s(trial)) for trial in self._waiting.values()]
-        known = [left_s for left_s in running if left_s is not None]
-        shared = [left_s for kind, left_s in waiting if kind == "learn" and left_s is not None]
-        alone = [left_s for kind, left_s in waiting if kind == "cost" and left_s is not None]
-        if len(known) + len(shared) + len(alone) < len(running) + len(waiting):
+        shared, alone = (
+            [self._expected_s(trial) for trial in self._waiting.values() if trial.kind == kind]
+            for kind in ("learn", "cost")
+        )
+        together_s, alone_s = sum([*running, *shared]), sum(alone)
+        if math.isnan(together_s + alone_s):
             return None
         # No sooner than the one that takes longest, however many run beside it.
-        together_s = max([*known, (sum(known) + sum(shared)) / self._num_side_by_side])
-        return together_s + sum(alone)
+        return max([*running, together_s / self._num_side_by_side]) + alone_s
 
     def share_done(self) -> float:
         """Of the time that the run takes; of its trials while that is not known."""
@@ -229,16 +242,16 @@ class RunProgress:
         done_s = self.now_s - self._begun_s if self._begun_s else 0.0
         return done_s / (done_s + left_s) if done_s + left_s else 1.0
 
-    def _running_left_s(self, group: RunningGroup) -> float | None:
+    def _running_left_s(self, group: RunningGroup) -> float:
+        """By its own speed, or else by what its trials should take; nan where nothing is known."""
         if (left_s := group.left_s(self.now_s)) is not None:
             return left_s
-        expected = [self._expected_s(trial) for trial in group.trials]
-        known = [expected_s for expected_s in expected if expected_s is not None]
-        is_known = len(known) == len(expected)
-        return max(0.0, sum(known) - (self.now_s - group.since_s)) if is_known else None
+        left_s = sum(map(self._expected_s, group.trials)) - (self.now_s - group.since_s)
+        return 0.0 if left_s < 0 else left_s
 
-    def _expected_s(self, trial: TrialRecord) -> float | None:
-        """How long a trial should take, from the most similar that ended or else from those that run."""
+    def _expected_s(self, trial: TrialRecord) -> float:
+        """How long a trial should take, from the most similar that ended or else from those that run; nan
+        where nothing is known."""
         for key in _similarity_keys(trial):
             if key in self._durations_s:
                 return statistics.median(self._durations_s[key])
@@ -248,9 +261,10 @@ class RunProgress:
             if group.trials[0].kind == trial.kind
             and (left_s := group.left_s(self.now_s)) is not None
         ]
-        if not running and trial.kind == "cost" and (self._durations_s or self.running):
-            return FIRST_GUESS_S
-        return statistics.median(running) if running else None
+        if running:
+            return statistics.median(running)
+        has_begun = self._durations_s or self.running
+        return FIRST_GUESS_S if trial.kind == "cost" and has_begun else math.nan
 
 
 def _similarity_keys(trial: TrialRecord) -> tuple[tuple[object, ...], ...]:
