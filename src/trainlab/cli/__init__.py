@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from trainlab import __version__
 from trainlab.language import split_language, spoken_language
 
 SUMMARY = "A lab bench for deep-learning training."
@@ -58,6 +59,9 @@ def verb_called(name: str) -> Any:
 def call(words: Sequence[str]) -> int:
     """Runs one command line; its exit code, which may also come as a SystemExit."""
     lang, others = split_language(words)
+    if others == ["--version"]:
+        sys.stdout.write(f"trainlab {__version__}\n")
+        return 0
     if others not in ([], ["--help"]):
         from trainlab.cli.application import run_command
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainlab import __version__
 from trainlab.cli.help_pages import HELP_ALL, Option, verb_page, verbs_page
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.language import split_language, spoken_language
+from trainlab.spec import TrainSpec
+from trainlab.spec.base import name_hint, option_of, other_names, plain
+from trainlab.words.error_lines import error_line
 
 if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
@@ -40,9 +42,6 @@ def _call(
 ) -> None:
     """SystemExit with the verb's code where that is not 0."""
     name, *words = words
-    if name == "--version":
-        sys.stdout.write(f"trainlab {__version__}\n")
-        return
     _check_verb(name, verbs)
     path, meaning, verb = name, verbs[name], find(name)
     if isinstance(verb, Mapping):  # it has verbs of its own
@@ -54,13 +53,12 @@ def _call(
         _check_verb(own, verb)
         path, meaning, verb = f"{path} {own}", meanings[own], verb[own]
     options = list(verb.options())
-    before = list(takewhile(lambda word: word != "--", words))
-    if "--help" in before or HELP_ALL in before:
+    asked = {"--help", HELP_ALL}.intersection(takewhile(lambda word: word != "--", words))
+    if asked:
         lines = (inspect.getdoc(verb) or "").splitlines()
         examples = [line for line in lines if line.startswith("trainlab ")]
-        everything = HELP_ALL in before
         page = verb_page(
-            f"trainlab {path}", meaning, options, examples, lang, everything=everything
+            f"trainlab {path}", meaning, options, examples, lang, everything=HELP_ALL in asked
         )
         sys.stdout.write(page)
     else:
@@ -68,8 +66,6 @@ def _call(
 
 
 def _check_verb(name: str, verbs: Mapping[str, Any]) -> None:
-    from trainlab.spec.base import name_hint
-
     if name not in verbs:
         rule = "no such option" if name.startswith("-") else "no such verb"
         hint = name_hint(name, verbs, f"there are {', '.join(verbs)}")
@@ -81,20 +77,28 @@ def _texts(
 ) -> dict[str, Any]:
     """What a command line gives for each option, by its key. click only splits the words; what a value must
     be is its field's to say. `passes_on`: options that are not known stay where they are."""
+    params: list[click.Parameter] = []
+    for one in options:
+        is_flag, takes_many = one.kind == "flag", one.kind == "texts"
+        if one.names:
+            name, *short = one.names
+            names = [one.key, f"{name}/{one.negative}" if is_flag else name, *short]
+            params.append(click.Option(names, is_flag=is_flag, multiple=takes_many, default=None))
+        else:
+            number = -1 if takes_many else 1
+            params.append(click.Argument([one.key], nargs=number, required=False, default=None))
     settings = {"ignore_unknown_options": passes_on, "allow_extra_args": True}
-    command = click.Command(
-        path, settings, params=[_parameter(one) for one in options], add_help_option=False
-    )
+    command = click.Command(path, settings, params=params, add_help_option=False)
     see = f"see `trainlab {path} --help`"
     try:
         context = command.make_context(path, list(_with_values(words, options)))
     except click.NoSuchOption as error:
         raise SpecError([_no_such_option(error.option_name, words, options, see)]) from None
     except click.BadOptionUsage as error:
-        name = error.option_name
+        name, problem = error.option_name, f"got no value, needs one; {see}"
         if any(one.kind == "flag" and name in one.names for one in options):
-            raise SpecError([f"{name}: takes no value; write {name} alone"]) from None
-        raise SpecError([f"{name}: got no value, needs one; {see}"]) from None
+            problem = f"takes no value; write {name} alone"
+        raise SpecError([f"{name}: {problem}"]) from None
     if context.args:
         rule = "one word too many; options begin with --"
         raise SpecError([f"{path}: got {' '.join(context.args)!r}, {rule}; {see}"])
@@ -103,16 +107,6 @@ def _texts(
             name = " ".join([*one.names[:1], one.metavar])
             raise SpecError([f"{path}: {name}: is required; {see}"])
     return context.params
-
-
-def _parameter(option: Option) -> click.Parameter:
-    is_flag, takes_many = option.kind == "flag", option.kind == "texts"
-    if not option.names:
-        number = -1 if takes_many else 1
-        return click.Argument([option.key], nargs=number, required=False, default=None)
-    name, *short = option.names
-    names = [option.key, f"{name}/{option.negative}" if is_flag else name, *short]
-    return click.Option(names, is_flag=is_flag, multiple=takes_many, default=None)
 
 
 def _with_values(words: Sequence[str], options: Sequence[Option]) -> Iterator[str]:
@@ -127,9 +121,6 @@ def _with_values(words: Sequence[str], options: Sequence[Option]) -> Iterator[st
 
 
 def _no_such_option(name: str, words: Sequence[str], options: Sequence[Option], see: str) -> str:
-    from trainlab.spec import TrainSpec
-    from trainlab.spec.base import name_hint, option_of, other_names
-
     known = [name for one in options for name in (*one.names, one.negative) if name]
     typed = next((word.partition("=")[0] for word in words if word.startswith(name)), name)
     others = {f"--{other}": option_of(TrainSpec, n) for other, n in other_names(TrainSpec).items()}
@@ -147,13 +138,13 @@ def _tell_error(error: Exception, lang: str) -> int:
     trace = "" if mistake is None or mistake.kind in OF_RULES else mistake.trace
     if isinstance(error, TrainlabError):
         _tell_mistake(str(error), str(error), trace, lang)
-        return 2
-    if mistake is not None:
+    elif mistake is not None:
         _tell_mistake(str(mistake), mistake.message, trace, lang)
-        return 2
-    traceback.print_exception(error)
-    tell("this is a defect of trainlab; please report the above", lang)
-    return 1
+    else:
+        traceback.print_exception(error)
+        tell("this is a defect of trainlab; please report the above", lang)
+        return 1
+    return 2
 
 
 def exit_for_failures(evidence: "Evidence", lang: str) -> None:
@@ -169,7 +160,6 @@ def exit_for_failures(evidence: "Evidence", lang: str) -> None:
 
 def _tell_mistake(lines: str, message: str, trace: str, lang: str) -> None:
     """Where in the user's code an error came from, what is wrong, and a hint for what the error says."""
-    from trainlab.spec.base import plain
     from trainlab.workloads.user_code import hint_for
 
     if trace:
@@ -183,7 +173,4 @@ def _tell_mistake(lines: str, message: str, trace: str, lang: str) -> None:
 
 def tell(line: str, lang: str) -> None:
     """An error line, in the language that is spoken."""
-    from trainlab.spec.base import plain
-    from trainlab.words.error_lines import error_line
-
     sys.stderr.write(f"trainlab: {plain(error_line(line, lang))}\n")

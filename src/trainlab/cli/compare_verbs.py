@@ -1,17 +1,17 @@
 """trainlab compare, gate, reproduce: one run held against another, or against published figures."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
 from trainlab.analysis import tables
-from trainlab.analysis.document import Block, Entry, Paragraph, Table
-from trainlab.cli.options import Verb, option, word
+from trainlab.analysis.document import Block, Entry, Paragraph
+from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.report.terminal import print_blocks
@@ -19,15 +19,19 @@ from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
 
 if TYPE_CHECKING:
-    from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.gate import Gate
     from trainlab.analysis.reproduce import PublishedFigure
     from trainlab.lab import Run
-    from trainlab.spec import Question, TrainSpec
+    from trainlab.spec import Question
     from trainlab.words import Words
 
 STYLES = {"pass": "bold green", "fail": "bold red", "cannot tell": "bold yellow"}
 STDOUT = "-"
+GATE_ANSWER = (
+    *("verdict", "exit_code", "ratio", "interval"),
+    *("processes_needed", "seeds_needed"),
+)
+"""What of a gate follows from its checks."""
 NUM_SEEDS = 16
 VERDICTS = {True: "reproduce_inside", False: "reproduce_outside", None: "reproduce_unknown"}
 
@@ -52,13 +56,11 @@ class CompareVerb(Verb):
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
         both = a, b = open_run(self.first).evidence(), open_run(self.second).evidence()
-        found = comparison.side_by_side(a, b)
-        named = zip("AB", paths, strict=True)
-        labels = [Paragraph(f"{run}{words('colon')}{path}") for run, path in named]
-        print_blocks(console, labels, words)
+        found, blocks = comparison.side_by_side(a, b), list[Block]()
+        for name, path in zip("AB", paths, strict=True):
+            print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
         for evidence in both:
             Summary(console, data_of(evidence), words).print_damaged()
-        blocks: list[Block] = []
         for key, rows in (("costs", found.costs), ("learned", found.learned)):
             if rows:
                 blocks.append(comparison.beside_table(words(f"compare_{key}_table"), rows, words))
@@ -90,17 +92,16 @@ def _amounts(texts: list[str]) -> dict[str, float]:
     found = {}
     for text in texts:
         metric, _, amount = text.rpartition("=")
-        rule = "must be METRIC=AMOUNT, as test/accuracy=0.01"
         try:
             found[metric] = _share(amount)
         except ValueError:
             metric = ""
         if not metric:
-            raise ValueError(f"got {text!r}, {rule}")
+            raise ValueError(f"got {text!r}, must be METRIC=AMOUNT, as test/accuracy=0.01")
     return found
 
 
-class GateVerb(Verb):
+class GateVerb(ForPrograms):
     """Exits with 0 if it is not, 1 if it is, 3 if that cannot be told; 2 where runs cannot be compared."""
 
     run: Path = word("RUN")
@@ -121,8 +122,6 @@ class GateVerb(Verb):
     """Also write a paragraph of Markdown; - prints it and nothing else."""
     quiet: bool = option("", "", False, names="--quiet -q")
     """Print nothing; the exit code says it: 0 not slower, 1 slower, 3 cannot tell."""
-    as_json: bool = option("", "output", False, names="--json")
-    """Print one JSON summary on stdout and nothing else."""
 
     def __call__(self) -> None:
         from trainlab.lab.opened import gate
@@ -141,63 +140,46 @@ class GateVerb(Verb):
         except SpecError as error:
             raise SpecError(f"--{problem}" for problem in error.problems) from None
         if self.markdown is not None:
-            self._write_markdown(f"{found.markdown(self.words.lang)}\n")
+            _write_markdown(self.markdown, f"{found.markdown(self.words.lang)}\n")
         if self.as_json:
-            print_json(_gate_json(found))
+            values = {name: getattr(found, name) for name in GATE_ANSWER}
+            print_json({**values, **asdict(found), "sentences": found.sentences()})
         elif not self.quiet and self.markdown != STDOUT:
-            _print_gate(found, self.words)
+            for text, style in _gate_texts(found, self.words):
+                say(Console(), text, style)
         raise SystemExit(found.exit_code)
 
-    def _write_markdown(self, text: str) -> None:
-        assert self.markdown is not None
-        if self.markdown == STDOUT:
-            sys.stdout.write(text)
-            return
-        try:
-            Path(self.markdown).write_text(text, encoding="utf-8")
-        except OSError as error:
-            rule = f"cannot be written: {error.strerror or error}"
-            raise TrainlabError(f"--markdown {self.markdown}: {rule}") from None
+
+def _write_markdown(place: str, text: str) -> None:
+    if place == STDOUT:
+        sys.stdout.write(text)
+        return
+    try:
+        Path(place).write_text(text, encoding="utf-8")
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror or error}"
+        raise TrainlabError(f"--markdown {place}: {rule}") from None
 
 
-def _gate_json(found: "Gate") -> dict[str, Any]:
-    """The whole of it as plain values."""
-    return {
-        "verdict": found.verdict,
-        "exit_code": found.exit_code,
-        "ratio": found.ratio,
-        "interval": found.interval,
-        "processes_needed": found.processes_needed,
-        "seeds_needed": found.seeds_needed,
-        **asdict(found),
-        "sentences": found.sentences(),
-    }
-
-
-def _print_gate(found: "Gate", words: "Words") -> None:
-    console = Console()
+def _gate_texts(found: "Gate", words: "Words") -> Iterator[tuple[str, str]]:
+    """What a gate says, with styles: the verdict, what it rests on, what would tell, and warnings."""
     lead, *rest = found.sentences(words.lang)
-    say(console, lead, STYLES[found.verdict])
+    yield lead, STYLES[found.verdict]
     for text in (*rest, *(words("gate_again", command=again) for again in found.commands())):
-        say(console, text)
-    is_alone = len(found.checks) == 1
-    say(console, words("gate_bounds" if is_alone else "gate_bounds_several"), "dim")
-    for text in _gate_warnings(found, words):
-        say(console, text, "yellow")
-    if text := found.differences(words.lang):
-        say(console, text, "dim")
-
-
-def _gate_warnings(found: "Gate", words: "Words") -> Iterator[str]:
+        yield text, ""
+    yield words("gate_bounds" if len(found.checks) == 1 else "gate_bounds_several"), "dim"
     for name, cells in ((found.run, found.only_run), (found.baseline, found.only_baseline)):
         if cells:
-            yield words("compare_only", run=name, cells=words.listed(cells))
+            yield words("compare_only", run=name, cells=words.listed(cells)), "yellow"
     if found.num_failed:
-        yield words("gate_failed", run=found.run, number=found.num_failed)
+        yield words("gate_failed", run=found.run, number=found.num_failed), "yellow"
     for one in found.disturbed:
-        yield words("remark", trial=one.run, text=words.warning(one.reason, one.cores))
+        text = words.warning(one.reason, one.cores)
+        yield words("remark", trial=one.run, text=text), "yellow"
     for reason in found.left_out:
-        yield words("damage_left_out", reason=error_line(reason, words.lang))
+        yield words("damage_left_out", reason=error_line(reason, words.lang)), "yellow"
+    if text := found.differences(words.lang):
+        yield text, "dim"
 
 
 class ReproduceVerb(Verb):
@@ -235,10 +217,14 @@ class ReproduceVerb(Verb):
         figures = reproduce.reproduce(evidence, PUBLISHED[self.study], settings)
         differing = reproduce.differing_settings(evidence, settings)
         if not figures:
-            raise SpecError([self._nothing_published(paths[0], evidence, settings, differing)])
-        print_blocks(console, [_figures_table(self.study, figures, words)], words)
-        for text, style in _verdict_texts(figures, words):
-            say(console, text, style)
+            reasons = [f"{cell} has {'; '.join(found)}" for cell, found in differing.items()]
+            if others := [cell.id for cell in evidence.cells if cell.id not in settings]:
+                reasons.append(f"{', '.join(others)}: not among {', '.join(settings)}")
+            why = " · ".join(reasons) or "no learn trial of it is done"
+            remedy = f"make a new run with `trainlab reproduce {self.study}`"
+            none = f"nothing in it was published for {self.study}"
+            raise SpecError([f"{paths[0]}: {none}: {why}; {remedy}"])
+        self._print_figures(figures)
         for cell, differences in differing.items():
             text = words("list_semicolon").join(error_line(d, words.lang) for d in differences)
             say(console, words("reproduce_skipped", cell=cell, differences=text), "yellow")
@@ -272,67 +258,49 @@ class ReproduceVerb(Verb):
         watcher = ConsoleWatcher(Console(stderr=True), self.words)
         return drive(asked, self.study, out=self.out, watcher=watcher).complete_run()
 
-    def _nothing_published(
-        self,
-        path: Path,
-        evidence: "Evidence",
-        settings: "Mapping[str, TrainSpec]",
-        differing: Mapping[str, tuple[str, ...]],
-    ) -> str:
-        """Why a run has nothing that was published."""
-        reasons = [f"{cell} has {'; '.join(found)}" for cell, found in differing.items()]
-        others = [cell.id for cell in evidence.cells if cell.id not in settings]
-        reasons += [f"{', '.join(others)}: not among {', '.join(settings)}"] if others else []
-        why = " · ".join(reasons) or "no learn trial of it is done"
-        remedy = f"make a new run with `trainlab reproduce {self.study}`"
-        return f"{path}: nothing in it was published for {self.study}: {why}; {remedy}"
+    def _print_figures(self, figures: "list[PublishedFigure]") -> None:
+        """All figures; how many lie inside and how many should; which curves no run of ours could have."""
+        from trainlab.analysis import reproduce
 
+        words, console = self.words, Console()
 
-def _verdict_texts(figures: "list[PublishedFigure]", words: "Words") -> Iterator[tuple[str, str]]:
-    """How many figures lie inside and how many should, then which curves no run of ours could have."""
-    from trainlab.analysis import reproduce
+        def interval(row: "PublishedFigure") -> Entry:
+            if row.interval is None:
+                return Entry("")
+            ends = (row.interval.low, row.interval.high)
+            low, high = (metric_value(row.metric, end) for end in ends)
+            return Entry(words("range", low=low, high=high))
 
-    num_inside = sum(figure.inside is True for figure in figures)
-    chance = reproduce.CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)
-    counts = {"inside": num_inside, "all": len(figures), "chance": f"{chance:.1f}"}
-    yield words("reproduce_count", **counts), ""
-    curves = reproduce.published_curves(figures)
-    if not curves:
-        yield words("reproduce_undecided"), "yellow"
-        return
-    for curve in curves:
-        if not curve.agrees:
-            key = "reproduce_above" if curve.deviation > 0 else "reproduce_below"
-            off, p = f"{abs(curve.deviation):.1f}", f"{min(curve.p_curve, curve.p_figure):.2g}"
-            yield words(key, cell=curve.cell, metric=curve.metric, off=off, p=p), "red"
-    num_agree = sum(curve.agrees for curve in curves)
-    level = f"{reproduce.CURVES_LEVEL + reproduce.FIGURES_LEVEL:.0%}"
-    yield words("reproduce_agree", agree=num_agree, all=len(curves), level=level), ""
+        def value(
+            key: str, read: "Callable[[PublishedFigure], float | None]"
+        ) -> "tables.Field[PublishedFigure]":
+            return tables.value(words(key), lambda row: Entry(metric_value(row.metric, read(row))))
 
-
-def _figures_table(study: str, figures: "list[PublishedFigure]", words: "Words") -> Table:
-    def interval(row: "PublishedFigure") -> Entry:
-        if row.interval is None:
-            return Entry("")
-        low, high = (metric_value(row.metric, end) for end in (row.interval.low, row.interval.high))
-        return Entry(words("range", low=low, high=high))
-
-    def ours(row: "PublishedFigure") -> Entry:
-        return Entry(metric_value(row.metric, None if row.ours is None else row.ours.value))
-
-    return tables.table_of(
-        words("reproduce_table", study=study),
-        [
+        columns = [
             tables.name(words("cell"), lambda row: row.cell),
             tables.name(words("figure"), lambda row: row.metric),
             tables.value(words("epoch"), lambda row: Entry(str(row.epoch))),
-            tables.value(
-                words("reproduce_published"),
-                lambda row: Entry(metric_value(row.metric, row.published)),
-            ),
-            tables.value(words("reproduce_ours"), ours),
+            value("reproduce_published", lambda row: row.published),
+            value("reproduce_ours", lambda row: row.ours and row.ours.value),
             tables.value(words("reproduce_interval"), interval),
             tables.name(words("reproduce_verdict"), lambda row: words(VERDICTS[row.inside])),
-        ],
-        figures,
-    )
+        ]
+        caption = words("reproduce_table", study=self.study)
+        print_blocks(console, [tables.table_of(caption, columns, figures)], words)
+        num_inside = sum(figure.inside is True for figure in figures)
+        chance = reproduce.CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)
+        counts = {"inside": num_inside, "all": len(figures), "chance": f"{chance:.1f}"}
+        say(console, words("reproduce_count", **counts))
+        curves = reproduce.published_curves(figures)
+        if not curves:
+            say(console, words("reproduce_undecided"), "yellow")
+            return
+        for curve in curves:
+            if not curve.agrees:
+                key = "reproduce_above" if curve.deviation > 0 else "reproduce_below"
+                off, p = f"{abs(curve.deviation):.1f}", f"{min(curve.p_curve, curve.p_figure):.2g}"
+                text = words(key, cell=curve.cell, metric=curve.metric, off=off, p=p)
+                say(console, text, "red")
+        num_agree = sum(curve.agrees for curve in curves)
+        level = f"{reproduce.CURVES_LEVEL + reproduce.FIGURES_LEVEL:.0%}"
+        say(console, words("reproduce_agree", agree=num_agree, all=len(curves), level=level))

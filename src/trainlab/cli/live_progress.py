@@ -170,7 +170,7 @@ class StudyProgress:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """As long as the block runs; entered once more, it goes on where it was: trials may have been planned
+        """As long as the block runs; entered once more, it goes on where it was, with the trials planned
         meanwhile."""
         self._progress.learn_of(self._run.study().trials)
         try:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from trainlab.analysis.document import Block, Paragraph, Table
 from trainlab.analysis.tables import name, table_of
-from trainlab.cli.options import Settings, Verb, option, word
+from trainlab.cli.options import ForPrograms, Settings, Verb, option, word
 from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.report.terminal import print_blocks
@@ -39,7 +39,7 @@ LINES_S = 5.0
 """Between two printed states off a terminal, so that a log stays readable."""
 
 
-class ShowVerb(Verb):
+class ShowVerb(ForPrograms):
     """What a run has shown, from its records alone."""
 
     runs: list[Path] = word("RUNS", default=[])
@@ -47,8 +47,6 @@ class ShowVerb(Verb):
     listed."""
     with_all: bool = option("", "", False, names="--all")
     """Show every finding before the answer."""
-    as_json: bool = option("", "output", False, names="--json")
-    """Print one JSON summary on stdout and nothing else."""
 
     def __call__(self) -> None:
         if not self.runs:
@@ -77,15 +75,13 @@ class ShowVerb(Verb):
             summary.print_diagnosis(folders[0], with_all=self.with_all)
 
 
-class StatusVerb(Verb):
+class StatusVerb(ForPrograms):
     """How far a run is, from its folder alone, once or until it ends; nothing of it is changed."""
 
     run: Path | None = word("RUN", default=None)
     """A run folder, finished or not; without one, those in runs/ are listed."""
     watch: bool = option("", "", False)
     """Look again and again, until nobody runs it."""
-    as_json: bool = option("", "output", False, names="--json")
-    """Print one JSON summary on stdout and nothing else."""
 
     def __call__(self) -> None:
         if self.run is None:
@@ -126,13 +122,20 @@ def _print_runs(words: Words, *, as_json: bool) -> None:
     if as_json:
         print_json(runs)
         return
-    rows = [_run_texts(run, words) for run in runs]
+    rows = []
+    for run in runs:
+        trials = words("status_finished", some=run["num_finished"], all=run["num_trials"])
+        if run["num_failed"]:
+            failed = words("status_count", number=run["num_failed"], state=words("status_failed"))
+            trials = words.listed([trials, failed])
+        created = run["created"].replace("T", " ")[:16]
+        rows.append((run["path"], words.named("listed", run["state"]), created, trials))
     widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     console = Console()
+    # Where it has no room beside the rest, a path stands alone: broken, it could not be copied.
+    is_wide = sum(widths) + 2 * len(widths) > console.width
     for row in rows:
         parts = [part + " " * (w - cells(part)) for part, w in zip(row, widths, strict=True)]
-        # Where it has no room beside the rest, a path stands alone: broken, it could not be copied.
-        is_wide = sum(widths) + 2 * len(widths) > console.width
         say(console, f"{row[0]}\n  {'  '.join(row[1:])}" if is_wide else "  ".join(parts).rstrip())
 
 
@@ -154,15 +157,6 @@ def _listed(file: Path) -> dict[str, Any]:
     return {"path": str(file.parent), "state": state, "created": created, **counts}
 
 
-def _run_texts(run: dict[str, Any], words: Words) -> tuple[str, ...]:
-    trials = words("status_finished", some=run["num_finished"], all=run["num_trials"])
-    if run["num_failed"]:
-        failed = words("status_count", number=run["num_failed"], state=words("status_failed"))
-        trials = words.listed([trials, failed])
-    created = run["created"].replace("T", " ")[:16]
-    return (run["path"], words.named("listed", run["state"]), created, trials)
-
-
 class StudiesVerb(Verb):
     """The built-in studies, and how to write one."""
 
@@ -181,42 +175,37 @@ class StudiesVerb(Verb):
                 raise SpecError([f"{self.study}: no such study; {hint}"])
             sys.stdout.write(study_file(self.study).read_text(encoding="utf-8"))
         else:
-            headings = [words(key) for key in ("study", "workload", "question", "varies")]
-            found = [(one, builtin_study(one)) for one in study_names()]
-            rows = [(n, q.workload, words.builtin(q.title), _varied_text(q)) for n, q in found]
-            table = plain_table(words("studies_table"), headings, rows)
+            rows = []
+            for name in study_names():
+                one = builtin_study(name)
+                varied = [f"{n} {', '.join(map(level_text, v))}" for n, v in one.vary.items()]
+                for cell in one.cells:
+                    varied.append(" ".join(f"{n}={level_text(v)}" for n, v in cell.items()))
+                rows.append((name, one.workload, words.builtin(one.title), "; ".join(varied)))
+            headings = ("study", "workload", "question", "varies")
+            table = plain_table("studies_table", headings, rows, words)
             print_blocks(Console(), (table, Paragraph(words("studies_own"))), words)
-
-
-def _varied_text(study: Question) -> str:
-    varied = [f"{n} {', '.join(map(level_text, levels))}" for n, levels in study.vary.items()]
-    for cell in study.cells:
-        varied.append(" ".join(f"{n}={level_text(level)}" for n, level in cell.items()))
-    return "; ".join(varied)
 
 
 class WorkloadsVerb(Verb):
     """What can be run by name."""
 
     def __call__(self) -> None:
-        words = self.words
-        headings = [words(key) for key in ("workload", "what_it_is", "defaults")]
-        rows = [
-            (
-                one.name,
-                words.builtin(one.summary),
-                ", ".join(f"{n} {v}" for n, v in one.defaults.items()),
-            )
-            for one in BUILTIN.values()
-        ]
-        table = plain_table(words("workloads_table"), headings, rows)
+        words, rows = self.words, []
+        for one in BUILTIN.values():
+            defaults = ", ".join(f"{name} {value}" for name, value in one.defaults.items())
+            rows.append((one.name, words.builtin(one.summary), defaults))
+        headings = ("workload", "what_it_is", "defaults")
+        table = plain_table("workloads_table", headings, rows, words)
         print_blocks(Console(), (table, Paragraph(words("workloads_own"))), words)
 
 
-def plain_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of texts."""
-    columns = [name(heading, itemgetter(index)) for index, heading in enumerate(headings)]
-    return table_of(title, columns, rows)
+def plain_table(
+    title: str, headings: Iterable[str], rows: Iterable[Sequence[str]], words: Words
+) -> Table:
+    """A table of texts; its title and headings are keys of the words."""
+    columns = [name(words(key), itemgetter(index)) for index, key in enumerate(headings)]
+    return table_of(words(title), columns, rows)
 
 
 class ProbesVerb(Verb):
@@ -245,22 +234,16 @@ class ProbesVerb(Verb):
             raise SpecError([f"{', '.join(asked.question.vary)}: {rule}"])
         with Console(stderr=True).status(words("activity_starting_torch")), asked.naming_options():
             found = _probeables(planned(asked.question, asked.where))
-        if not self.as_json:
+        if self.as_json:
+            plain = ("name", "kind", "shape", "quantities", "selectors")
+            print_json(
+                [
+                    {"type": one.types[0], **{part: getattr(one, part) for part in plain}}
+                    for one in found
+                ]
+            )
+        else:
             print_blocks(Console(), _probe_blocks(self.workload, found, words), words)
-            return
-        print_json(
-            [
-                {
-                    "name": one.name,
-                    "kind": one.kind,
-                    "type": one.types[0],
-                    "shape": one.shape,
-                    "quantities": one.quantities,
-                    "selectors": one.selectors,
-                }
-                for one in found
-            ]
-        )
 
 
 def _probeables(study: Study) -> "list[Probeable]":
@@ -286,21 +269,20 @@ def _probe_blocks(workload: str, found: "list[Probeable]", words: Words) -> Iter
     layers = [one for one in found if one.kind != "parameter"]
     parameters = [one for one in found if one.kind == "parameter"]
     yield plain_table(
-        words("probes_layers"),
-        [words(key) for key in ("layer", "type", "probes_gives", "probes_quantities")],
+        "probes_layers",
+        ("layer", "type", "probes_gives", "probes_quantities"),
         [(p.name, f"type={p.types[0]}", shape(p), ", ".join(p.quantities)) for p in layers],
+        words,
     )
     yield plain_table(
-        words("probes_parameters"),
-        [words(key) for key in ("probes_parameter", "probes_shape", "probes_quantities")],
+        "probes_parameters",
+        ("probes_parameter", "probes_shape", "probes_quantities"),
         [(p.name, shape(p), ", ".join(p.quantities)) for p in parameters],
+        words,
     )
     yield Paragraph(words("probes_selector"))
-    yield plain_table(
-        words("probes_quantities"),
-        (words("probes_quantity"), words("what_it_is")),
-        [(quantity, words(f"quantity_{quantity}")) for quantity in QUANTITIES],
-    )
+    rows = [(quantity, words(f"quantity_{quantity}")) for quantity in QUANTITIES]
+    yield plain_table("probes_quantities", ("probes_quantity", "what_it_is"), rows, words)
     yield Paragraph(words("probes_reducers", reducers=", ".join(REDUCERS)))
     differentiable = [one for one in found if "grad_input" in one.quantities]
     examples = [one for one in differentiable if "local_grad" in one.quantities] or differentiable

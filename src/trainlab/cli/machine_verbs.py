@@ -55,8 +55,8 @@ class ListSets(Verb):
             is_there = holds(cached(one), one.full)
             place = str(cached(one)) if is_there else words("data_not_fetched")
             rows.append((one.name, count(one.full), count(one.bundled), place))
-        headings = [words(key) for key in ("data_set", "data_full", "data_bundled", "data_where")]
-        print_blocks(Console(), [plain_table(words("data_table"), headings, rows)], words)
+        headings = ("data_set", "data_full", "data_bundled", "data_where")
+        print_blocks(Console(), [plain_table("data_table", headings, rows, words)], words)
 
 
 class OfSets(Verb):

@@ -168,6 +168,13 @@ class Verb(Spec):
         return checked(cls, values)
 
 
+class ForPrograms(Verb):
+    """A verb that can print JSON."""
+
+    as_json: bool = option("", "output", False, names="--json")
+    """Print one JSON summary on stdout and nothing else."""
+
+
 def _options(name: str, field: FieldInfo) -> Iterator[Option]:
     if fields := [mark for mark in field.metadata if isinstance(mark, FieldsOf)]:
         yield from fields[0].options(name)

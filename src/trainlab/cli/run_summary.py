@@ -12,7 +12,7 @@ from trainlab.analysis import answer, cost, learning, method, overview, scripts
 from trainlab.analysis.cold_start import cold_start, cold_table
 from trainlab.analysis.document import Block, Paragraph
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import Finding, RunData, by_importance
+from trainlab.analysis.finding import RunData, by_importance
 from trainlab.analysis.layers import layer_table, layer_times
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.operators import TOP, Sort, operator_table, outside_us, ranked
@@ -66,33 +66,44 @@ class Summary:
         print_blocks(self.console, blocks, self.words)
 
     def print_all(self, run: RunFolder, *, with_all: bool = False) -> None:
-        """Tables of what was learned and what it costs, the data used, the answer, and what to do next."""
+        """All that a run has shown, and what to do next."""
         evidence = self.evidence
         if not evidence.study.cells:
             self.print_blocks(learning.epoch_table(evidence, self.words))
             self._print_script()
             for measurement in evidence.measured:
                 self.print_measurement(measurement)
-        self.print_study(with_all=with_all)
-        self._print_data()
-        if (changed := overridden_text(evidence.record, evidence.study, self.words)) is not None:
-            say(self.console, changed)
-        self._print_answer()
+        self.print_results(with_all=with_all)
         if not with_all:
             self.say_command("all_findings", "show", run, "--all", style="dim")
         self.say("run_folder", path=run.path)
         if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
             self.say_command("resume_it", "resume", run)
-        if run.logs_folder.name in run.file_names():
+        there = run.file_names()
+        if run.logs_folder.name in there:
             self.say("printed_at", path=run.path / run.logs_folder.name)
-        if "tensorboard" in run.file_names():
+        if "tensorboard" in there:
             self.say_command("look_at_it", "board", run)
 
     def print_results(self, *, with_all: bool = False) -> None:
-        """The cells side by side, the data used, and the answer."""
+        """The cells side by side, the data used, and the question with its answer."""
+        words, evidence = self.words, self.evidence
         self.print_study(with_all=with_all)
-        self._print_data()
-        self._print_answer()
+        # A subset is never passed off as the whole.
+        used = [trial.data for trial in evidence.trials if trial.data is not None]
+        for text, is_subset in {data_text(one, words): one.is_subset for one in used}.items():
+            say(self.console, text, "yellow" if is_subset else "")
+        if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
+            say(self.console, changed)
+        for finding in self.data.findings:
+            if finding.kind == "unfinished":
+                say(self.console, finding.sentence(words), "yellow")
+        for part in answer.answer(evidence, self.data.findings, words).sections(words):
+            title = words.builtin(evidence.study.title) if part.id == "answer" else ""
+            self.console.print()
+            self.console.print(Text(title or part.title, "bold underline"))
+            self.print_blocks(*part.blocks)
+        self.console.print()
 
     def write_report(self, run: Run) -> None:
         """Writes the report of a study, and says where it is."""
@@ -123,20 +134,6 @@ class Summary:
         if not with_all:
             self.say_command("all_findings", "show", run, "--all", style="dim")
         self.say_command("report_with", "report", run)
-
-    def _print_answer(self) -> None:
-        """The question and its answer, why it is so, and what is left open."""
-        words = self.words
-        for finding in self.data.findings:
-            if finding.kind == "unfinished":
-                say(self.console, finding.sentence(words), "yellow")
-        found = answer.answer(self.evidence, self.data.findings, words)
-        for part in found.sections(words):
-            title = words.builtin(self.evidence.study.title) if part.id == "answer" else ""
-            self.console.print()
-            self.console.print(Text(title or part.title, "bold underline"))
-            self.print_blocks(*part.blocks)
-        self.console.print()
 
     def print_study(self, *, with_all: bool = False) -> None:
         """The cells side by side, what went wrong, and all findings where asked for."""
@@ -197,15 +194,9 @@ class Summary:
         if (more := len(damaged) - MOST_DAMAGED) > 0:
             self.say("damage_more", "red", number=more, command="trainlab verify RUN")
 
-    def _print_data(self) -> None:
-        """The data that was used; a subset is never passed off as the whole."""
-        used = [trial.data for trial in self.evidence.trials if trial.data is not None]
-        for text, is_subset in {data_text(one, self.words): one.is_subset for one in used}.items():
-            say(self.console, text, "yellow" if is_subset else "")
-
     def _remarks(self, trial: TrialRecord) -> Iterator[tuple[str, str]]:
         """What there is to say of a trial: texts with their styles."""
-        words, evidence = self.words, self.evidence
+        words, evidence, error = self.words, self.evidence, trial.error
         if trial.state in ("interrupted", "running", "pending"):
             state = words.named("state", trial.state)
             if trial.steps_done:
@@ -218,17 +209,14 @@ class Summary:
         if trial.state == "diverged":
             text = overview.divergence_text(trial, words)
             yield f"{words.named('state', 'diverged')}{words('colon')}{text}", "yellow"
-        if trial.error is None:
-            return
-        message = error_line(trial.error.message, words.lang)
-        if trial.error.kind == SCRIPT_EXIT:
-            error = overview.shortened(message, LONGEST_ERROR)
-            yield words("failed_printed", error=error, trial=trial.id), "red"
-            return
-        error = overview.shortened(f"{trial.error.kind}: {message}", LONGEST_ERROR)
-        # Of a script that left without an error, what it printed is all there is.
-        is_traced = trial.error.line or evidence.study.script is None
-        yield words("failed_with" if is_traced else "failed_script", error=error), "red"
+        if error is not None:
+            text, key = error_line(error.message, words.lang), "failed_printed"
+            if error.kind != SCRIPT_EXIT:
+                # Of a script that left without an error, what it printed is all there is.
+                is_traced = error.line or evidence.study.script is None
+                text, key = f"{error.kind}: {text}", "failed_with" if is_traced else "failed_script"
+            text = overview.shortened(text, LONGEST_ERROR)
+            yield words(key, error=text, trial=trial.id), "red"
 
 
 def data_text(data: DataRecord, words: Words) -> str:
@@ -249,15 +237,38 @@ def data_text(data: DataRecord, words: Words) -> str:
 
 def evidence_json(evidence: Evidence) -> dict[str, Any]:
     """Trials and findings, of one run or of several that were pooled."""
-    words = Words("en")
-    script = evidence.study.script
+    words, script = Words("en"), evidence.study.script
+    parts = (
+        *("kind", "subject", "cells", "factor", "levels", "n"),
+        *("test", "verdict", "numbers", "interval", "confounds"),
+    )
     return {
         "study": evidence.name,
         **({} if script is None else {"script": script}),
-        "trials": [_trial_json(trial) | _script_json(trial, evidence) for trial in evidence.trials],
+        "trials": [_trial_json(trial, evidence) for trial in evidence.trials],
         "damaged": evidence.damaged,
-        "findings": [_finding_json(one, words) for one in overview.findings(evidence)],
+        "findings": [
+            {**{part: getattr(one, part) for part in parts}, "sentence": one.sentence(words)}
+            for one in overview.findings(evidence)
+        ],
     }
+
+
+def _trial_json(trial: TrialRecord, evidence: Evidence) -> dict[str, Any]:
+    """A trial; of a script also its arguments, what it was seen to use, and its seconds by part."""
+    plain = {"id", "kind", "cell", "seed", "state", "final", "total_s", "epochs_done", "steps_done"}
+    values = {
+        **trial.model_dump(include={*plain, "diverged_at_step", "diverged_loss", "data", "notes"}),
+        "device": trial.resolved.get("device"),
+        "error": None if trial.error is None else trial.error.message,
+    }
+    if (script := evidence.study.script) is not None:
+        learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
+        watched = learned.watched if learned is not None and trial.kind == "learn" else None
+        arguments = script.arguments_for(trial.settings.get("script", {}), trial.seed)
+        values |= {"arguments": arguments, "seen": trial.resolved}
+        values |= {p: getattr(watched, p, None) for p in ("wall_s", "parts_s", "overhead_s")}
+    return values
 
 
 def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str, Any]:
@@ -286,33 +297,3 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
             for layer in layer_times(measurement.layers, measurement.summary.phases_ms)
         ]
     return values
-
-
-def _finding_json(finding: Finding, words: Words) -> dict[str, Any]:
-    plain = ("kind", "subject", "cells", "factor", "levels", "n", "test", "verdict", "numbers")
-    parts = (*plain, "interval", "confounds")
-    return {**{p: getattr(finding, p) for p in parts}, "sentence": finding.sentence(words)}
-
-
-def _trial_json(trial: TrialRecord) -> dict[str, Any]:
-    plain = {"id", "kind", "cell", "seed", "state", "final", "total_s", "epochs_done", "steps_done"}
-    return {
-        **trial.model_dump(include={*plain, "diverged_at_step", "diverged_loss", "data", "notes"}),
-        "device": trial.resolved.get("device"),
-        "error": None if trial.error is None else trial.error.message,
-    }
-
-
-def _script_json(trial: TrialRecord, evidence: Evidence) -> dict[str, Any]:
-    """Of a trial of a script: its arguments, what it was seen to use, and its seconds by part."""
-    script = evidence.study.script
-    if script is None:
-        return {}
-    learned = evidence.learned.get(trial.cell, {}).get(trial.seed)
-    watched = learned.watched if learned is not None and trial.kind == "learn" else None
-    parts = ("wall_s", "parts_s", "overhead_s")
-    return {
-        "arguments": script.arguments_for(trial.settings.get("script", {}), trial.seed),
-        "seen": trial.resolved,
-        **{part: getattr(watched, part, None) for part in parts},
-    }

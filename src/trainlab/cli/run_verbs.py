@@ -10,7 +10,17 @@ from rich.console import Console
 
 from trainlab.cli.application import exit_for_failures
 from trainlab.cli.live_progress import ConsoleWatcher
-from trainlab.cli.options import Cost, Count, ProfileCost, Seconds, Settings, Verb, option, word
+from trainlab.cli.options import (
+    Cost,
+    Count,
+    ForPrograms,
+    ProfileCost,
+    Seconds,
+    Settings,
+    Verb,
+    option,
+    word,
+)
 from trainlab.cli.output import output_for_programs, print_json, say
 from trainlab.cli.parsing import question_of
 from trainlab.cli.plan_text import plan_json, print_plan
@@ -29,19 +39,8 @@ PATIENCE_S = 30.0
 POLL_S = 0.1
 
 
-class Driving(Verb):
-    """What verbs that run trials have in common."""
-
-    as_json: bool = option("", "output", False, names="--json")
-    """Print one JSON summary on stdout and nothing else."""
-
-    def watcher(self) -> ConsoleWatcher:
-        """Shows progress."""
-        return ConsoleWatcher(Console(stderr=True), self.words)
-
-
-class Placed(Driving):
-    """Those that say where a new run goes."""
+class Placed(ForPrograms):
+    """Verbs that say where a new run goes."""
 
     out: Path | None = option("DIR", "output", shown="runs/NAME-TIME")
     """The run folder."""
@@ -61,8 +60,8 @@ class Placed(Driving):
         return {"out": self.out, "on": on, "trial_timeout_s": self.trial_timeout}
 
 
-class Quietable(Driving):
-    """Those that can keep still, and end with an answer."""
+class Quietable(ForPrograms):
+    """Verbs that can keep still, and end with an answer."""
 
     quiet: bool = option("", "output", False, names="--quiet -q")
     """No progress; print only the run folder."""
@@ -259,7 +258,8 @@ class ProfileVerb(Placed):
         margins = cost_margins(asked.question.cost)
         question = asked.question.model_copy(update={"margins": margins})
         with output_for_programs(self.as_json), asked.naming_options():
-            outcome = drive(question, asked.where, watcher=self.watcher(), **self.placed())
+            watcher = ConsoleWatcher(Console(stderr=True), self.words)
+            outcome = drive(question, asked.where, watcher=watcher, **self.placed())
         self._show(outcome.complete_run())
         exit_for_failures(outcome.run.evidence(), self.words.lang)
 
