@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainlab.analysis.reproduce import PublishedFigure, published_curves
-from trainlab.stats.means import mean_of, new_run_interval
 
 CELLS = ("base", "batch_size=16", "batch_size=64", "lr=0.01", "optimizer=sgd")
 METRICS = ("train/loss", "test/loss", "test/accuracy")
@@ -57,8 +56,6 @@ def figures(ours: Array, published: Array, cell: str) -> Iterator[PublishedFigur
                 epoch=epoch + 1,
                 published=round(0.5 + STD * float(published[place, epoch]), PLACES),
                 places=PLACES,
-                ours=mean_of(values),
-                interval=new_run_interval(values),
                 by_seed=dict(enumerate(values, start=1)),
             )
 

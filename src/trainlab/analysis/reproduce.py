@@ -7,16 +7,17 @@ far off. Both are t tests with bounds for all of them together (`benchmarks.repr
 """
 
 import math
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 from scipy import special
 
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import setting_of
+from trainlab.stats.contrasts import Floats
 from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
 
 CURVES_LEVEL = 0.015
@@ -36,16 +37,23 @@ class PublishedFigure:
     published: float
     places: int
     """Decimal places it was published to."""
-    ours: Mean | None
-    interval: Interval | None
-    """Where one more run of ours falls in 95% of cases; None with fewer than two seeds."""
-    by_seed: Mapping[int, float] = field(default_factory=dict)
+    by_seed: Mapping[int, float]
     """Ours, one by one."""
 
     @property
     def rounding(self) -> float:
         """How far the published figure may be from what was rounded to it."""
         return 0.5 * 10.0**-self.places
+
+    @cached_property
+    def ours(self) -> Mean | None:
+        """None where all of ours diverged."""
+        return mean_of([*self.by_seed.values()])
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Where one more run of ours falls in 95% of cases; None with fewer than two seeds."""
+        return new_run_interval([*self.by_seed.values()])
 
     @property
     def inside(self) -> bool | None:
@@ -82,12 +90,19 @@ def differing_settings(
 
     Whether the data was a subset is reported elsewhere.
     """
-    return {
-        cell.id: differences
-        for cell in evidence.cells
-        if cell.id in settings
-        and (differences := tuple(_differences(cell.settings, settings[cell.id])))
-    }
+    found = {}
+    for cell in evidence.cells:
+        if cell.id in settings:
+            both = (cell.settings, settings[cell.id])
+            ours, published = (spec.model_dump() | {"lr": spec.start_lr} for spec in both)
+            differences = tuple(
+                f"{name} {ours[name]}, published with {published[name]}"
+                for name in TrainSpec.model_fields
+                if ours[name] != published[name] and setting_of(TrainSpec, name).changes_learning
+            )
+            if differences:
+                found[cell.id] = differences
+    return found
 
 
 def reproduce(
@@ -105,78 +120,15 @@ def reproduce(
         for cell, metrics in published.items()
         if cell not in not_comparable
         for metric, values in metrics.items()
-        for figure in _curve(evidence, cell, metric, values)
+        for figure in _figures(evidence, cell, metric, values)
     ]
 
 
-def published_curves(figures: Sequence[PublishedFigure]) -> list[PublishedCurve]:
-    """Every curve with two or more seeds of ours, and whether one more run of ours could look so."""
-    groups = [list(g) for _, g in groupby(figures, key=lambda f: (f.cell, f.metric))]
-    tested = [(group, seeds) for group in groups if len(seeds := _shared_seeds(group)) > 1]
-    num_figures = sum(len(group) for group, _ in tested)
-    return [
-        _published_curve(group, seeds, CURVES_LEVEL / len(tested), FIGURES_LEVEL / num_figures)
-        for group, seeds in tested
-    ]
-
-
-def _published_curve(
-    group: Sequence[PublishedFigure], seeds: Sequence[int], curve_bound: float, figure_bound: float
-) -> PublishedCurve:
-    """Figures in which all seeds agree have no scale of their own: they count by themselves alone."""
-    ours = [[figure.by_seed[seed] for seed in seeds] for figure in group]
-    spreads = [statistics.stdev(values) for values in ours]
-    p_figure = min(
-        _p(figure.published - statistics.fmean(values), figure.rounding, spread, len(seeds))
-        for figure, values, spread in zip(group, ours, spreads, strict=True)
-    )
-    scaled = [
-        (figure, values, spread)
-        for figure, values, spread in zip(group, ours, spreads, strict=True)
-        if spread > 0
-    ]
-    deviation, p_curve = 0.0, 1.0
-    if scaled:
-        by_seed = [
-            statistics.fmean(values[place] / spread for _, values, spread in scaled)
-            for place in range(len(seeds))
-        ]
-        published = statistics.fmean(figure.published / spread for figure, _, spread in scaled)
-        rounding = statistics.fmean(figure.rounding / spread for figure, _, spread in scaled)
-        deviation = published - statistics.fmean(by_seed)
-        p_curve = _p(deviation, rounding, statistics.stdev(by_seed), len(seeds))
-    agrees = p_curve >= curve_bound and p_figure >= figure_bound
-    first = group[0]
-    return PublishedCurve(
-        first.cell, first.metric, len(group), deviation, p_curve, p_figure, agrees
-    )
-
-
-def _p(difference: float, rounding: float, std: float, n: int) -> float:
-    """Two-sided, for one more run beside n of ours; what rounding explains is not held against it."""
-    beyond = max(0.0, abs(difference) - rounding)
-    if not beyond:
-        return 1.0
-    if not std:
-        return 0.0
-    return 2 * float(special.stdtr(n - 1, -beyond / (std * math.sqrt(1 + 1 / n))))
-
-
-def _shared_seeds(group: Sequence[PublishedFigure]) -> list[int]:
-    """Seeds that have every figure of a curve, and all of them finite."""
-    first, *others = group
-    return [
-        seed
-        for seed, value in first.by_seed.items()
-        if math.isfinite(value)
-        and all(math.isfinite(other.by_seed.get(seed, math.nan)) for other in others)
-    ]
-
-
-def _curve(
+def _figures(
     evidence: Evidence, cell: str, metric: str, values: tuple[float, ...]
 ) -> Iterator[PublishedFigure]:
-    places = _places(values)
+    # The most decimal places of any figure of a curve: others may end in zeros.
+    places = max(len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values)
     for epoch, value in enumerate(values, start=1):
         by_seed = {
             seed: float(line[metric])
@@ -184,18 +136,47 @@ def _curve(
             for line in learned.epochs
             if line["epoch"] == epoch and line.get(metric) is not None
         }
-        if ours := list(by_seed.values()):
-            mean, interval = mean_of(ours), new_run_interval(ours)
-            yield PublishedFigure(cell, metric, epoch, value, places, mean, interval, by_seed)
+        if by_seed:
+            yield PublishedFigure(cell, metric, epoch, value, places, by_seed)
 
 
-def _differences(ours: TrainSpec, published: TrainSpec) -> Iterator[str]:
-    a, b = (spec.model_dump() | {"lr": spec.start_lr} for spec in (ours, published))
-    for name in TrainSpec.model_fields:
-        if a[name] != b[name] and setting_of(TrainSpec, name).changes_learning:
-            yield f"{name} {a[name]}, published with {b[name]}"
+def published_curves(figures: Sequence[PublishedFigure]) -> list[PublishedCurve]:
+    """Every curve with two or more seeds of ours, and whether one more run of ours could look so."""
+    tested: list[tuple[list[PublishedFigure], Floats]] = []
+    for group in grouped(figures, lambda one: (one.cell, one.metric)).values():
+        seeds = [seed for seed in group[0].by_seed if all(seed in one.by_seed for one in group)]
+        ours = np.array([[one.by_seed[seed] for seed in seeds] for one in group])
+        # Seeds that have every figure of the curve, and all of them finite.
+        ours = ours[:, np.isfinite(ours).all(axis=0)]
+        if ours.shape[1] > 1:
+            tested.append((group, ours))
+    num_figures = sum(len(group) for group, _ in tested)
+    curves = []
+    for group, ours in tested:
+        published = np.array([one.published for one in group])
+        rounding = np.array([one.rounding for one in group])
+        p_figure = float(_p(published, rounding, ours).min())
+        deviation, p_curve = 0.0, 1.0
+        spread = ours.std(axis=1, ddof=1)
+        # Figures in which all seeds agree have no scale of their own: they count by themselves alone.
+        if (varies := np.ptp(ours, axis=1) > 0).any():
+            scale = spread[varies]
+            by_seed = (ours[varies] / scale[:, None]).mean(axis=0)
+            mean = np.mean(published[varies] / scale)
+            deviation = float(mean - by_seed.mean())
+            p_curve = float(_p(mean, np.mean(rounding[varies] / scale), by_seed))
+        fits = p_curve >= CURVES_LEVEL / len(tested) and p_figure >= FIGURES_LEVEL / num_figures
+        first, number = group[0], len(group)
+        curve = PublishedCurve(first.cell, first.metric, number, deviation, p_curve, p_figure, fits)
+        curves.append(curve)
+    return curves
 
 
-def _places(values: tuple[float, ...]) -> int:
-    """The most decimal places of any figure of a curve: others may end in zeros."""
-    return max(len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values)
+def _p(published: Floats, rounding: Floats, ours: Floats) -> Floats:
+    """Two-sided, for one more run beside ours [..., seeds]; what rounding explains does not count."""
+    beyond = np.maximum(0.0, np.abs(published - ours.mean(axis=-1)) - rounding)
+    num_seeds = ours.shape[-1]
+    error = ours.std(axis=-1, ddof=1) * math.sqrt(1 + 1 / num_seeds)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(num_seeds - 1, -beyond / error)
+    return np.where(beyond > 0, p, 1.0)
