@@ -11,31 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 
+from trainlab.analysis import finding
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure
-from trainlab.analysis.document import (
-    Block,
-    Figure,
-    Notice,
-    Paragraph,
-    Section,
-    Statement,
-    Statements,
-)
-from trainlab.analysis.evidence import ENDED_WELL, Evidence, grouped
+from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
+from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
-from trainlab.analysis.finding import (
-    Finding,
-    RunData,
-    by_importance,
-    cell_name,
-    joined,
-    level_name,
-    num_seeds,
-    section_of,
-)
+from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure
-from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.measurement import MODES
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
 from trainlab.analysis.scaling import batch_series
@@ -59,7 +43,7 @@ IMAGES = ("mnist", "fashion-mnist")
 LOSS, DEVICE = "train/loss", "device"
 GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
 NOTABLE_SHARE = 0.2
-"""From this share of a step on, the optimizer or the fetching of samples is worth a sentence."""
+"""From this share of a step on, fetching samples is worth a sentence."""
 ENOUGH_TO_TEST = 3
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
@@ -95,10 +79,8 @@ class Answer:
 
     def sections(self, words: Words) -> Iterator[Section]:
         """The sentences, or that there are none; then reasons and open points, where there are any."""
-        lead: Block = Paragraph(words("no_findings"))
-        if self.sentences:
-            lead = Statements(self.sentences, is_lead=True)
-        yield Section("answer", words("answer"), (lead,))
+        lead = Statements(self.sentences, is_lead=True) if self.sentences else None
+        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")),))
         if self.reasons:
             yield Section("why", words("why_so"), (Statements(self.reasons),))
         if self.open_points:
@@ -108,7 +90,9 @@ class Answer:
 def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Answer:
     """What a reader with one minute should read; the most important first."""
     writer = _Writer(evidence, findings, words)
-    learned, last = list(writer.learned()), list(writer.hardware())
+    learned, machines = list(writer.learned()), evidence.environments.values()
+    has_no_gpu = evidence.measured and machines and not any(one.gpus for one in machines)
+    last = [writer.say("answer_no_gpu", "environment")] if has_no_gpu else []
     of_cost = [list(writer.device()), list(writer.speed())]
     others = (learned[:1], writer.failures(), writer.script(), writer.step(), learned[1:])
     columns = [*of_cost, *map(list, others), list(writer.batches())]
@@ -144,18 +128,15 @@ class _Writer:
         """The comparisons of time per sample."""
         return [one for one in self.by_kind.get("cost", ()) if one.mode == mode]
 
-    def tell(self, one: Finding) -> Iterator[Statement]:
-        """Its short form, where its kind has one that is worth telling."""
-        if (key := one.of_kind.brief(one)) is not None:
-            yield Statement(self.words.tidy(one.fill(self.words, key, **self.samples)), one.section)
-
-    def names(self, one: Finding) -> tuple[str, str]:
+    def names(self, one: Finding) -> tuple[str, ...]:
         """The two settings that a comparison is about."""
         if one.levels == (None, None):
-            first, second = (cell_name(self.cells[cell], self.words) for cell in one.cells)
-        else:
-            first, second = (level_name(one.factor or "", lv, self.words) for lv in one.levels)
-        return first, second
+            return tuple(cell_name(self.cells[cell], self.words) for cell in one.cells)
+        return tuple(level_name(one.factor or "", level, self.words) for level in one.levels)
+
+    def device_name(self, trial: TrialRecord) -> str:
+        """`the CPU`, `the GPU`."""
+        return level_name(DEVICE, str(trial.resolved.get(DEVICE, "cpu")), self.words)
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
@@ -169,12 +150,12 @@ class _Writer:
             yield from self.best(best)
         if len(self.effects) < 2:
             return
-        told = [
-            max(different, key=_size)
+        decided = (
+            [one for one in effects if one.verdict == "different"]
             for effects in self.effects.values()
-            if (different := [one for one in effects if one.verdict == "different"])
-        ]
-        for one in sorted(told, key=_size, reverse=True):
+        )
+        largest = [max(some, key=lambda one: abs(one.difference)) for some in decided if some]
+        for one in sorted(largest, key=lambda one: -abs(one.difference)):
             first, second = self.names(one)
             yield self.say(
                 "answer_raises" if one.difference > 0 else "answer_lowers",
@@ -196,23 +177,22 @@ class _Writer:
         names = [cell_name(self.cells[cell], words) for cell in best.cells]
         values = {
             "metric": words.metric(metric),
-            "seeds": num_seeds(best.n, words),
+            "seeds": finding.num_seeds(best.n, words),
             "value": value_text(metric, best.mean),
         }
         if not best.num_worse and not any(one.verdict == "different" for one in effects):
-            trends = (t for t in self.by_kind.get("trend", ()) if t.verdict == "different")
             # Over all levels together a trend may show that no two of them do.
-            trend = next(trends, None)
+            trends = [t for t in self.by_kind.get("trend", ()) if t.verdict == "different"]
             if all(effect.verdict in SAME for effect in effects):
                 yield from self.same(effects)
             elif best.n > 1:
                 yield self.say(
-                    "answer_only_trend" if trend else "answer_none_told",
+                    "answer_only_trend" if trends else "answer_none_told",
                     "learning",
                     **values,
                     capital_metric=words.capital(values["metric"]),
                     best=names[0],
-                    factor=trend.factor if trend else "",
+                    factor=trends[0].factor if trends else "",
                 )
             return
         same = {
@@ -249,20 +229,19 @@ class _Writer:
         if len({pair for _, pair in found}) < len(names) * (len(names) - 1) / 2:
             # Not each of these with each other: the first two alone.
             found, names = found[:1], list(found[0][1])
-        if not found:
-            return
-        margins = [one.margin for one, _ in found if one.verdict == "equivalent" and one.margin]
-        yield self.say(
-            "answer_same" if margins else "answer_identical",
-            section_of(found[0][0].factor),
-            metric=self.words.capital(self.words.metric(self.metric)),
-            names=joined(names, self.words),
-            margin=size_text(self.metric, max(margins, default=0.0), self.words),
-        )
+        if found:
+            margins = [one.margin or 0.0 for one, _ in found if one.verdict == "equivalent"]
+            yield self.say(
+                "answer_same" if any(margins) else "answer_identical",
+                section_of(found[0][0].factor),
+                metric=self.words.capital(self.words.metric(self.metric)),
+                names=joined(names, self.words),
+                margin=size_text(self.metric, max(margins, default=0.0), self.words),
+            )
 
     def one_setting(self, cell: Cell) -> Iterator[Statement]:
         """Where it ended, how long that took and where its loss went, over the seeds."""
-        metric, words = self.metric, self.words
+        metric, words, settings = self.metric, self.words, cell.settings
         values = self.evidence.finite_values(cell.id, metric)
         if not values:
             return
@@ -274,17 +253,14 @@ class _Writer:
         num_updates = max((one.trial.steps_done for one in of_cell), default=0)
         num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
         # Not always what was asked: training may stop early.
-        epochs = words.counted("one_epoch", "epochs", num_epochs or cell.settings.epochs)
+        epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
         when = words("answer_after", epochs=epochs)
-        if cell.settings.keep_best:
+        is_one_pass = metric.startswith("train/") and any(one.is_one_pass() for one in of_cell)
+        if settings.keep_best:
             when = words("answer_best_epoch")
-        elif cell.settings.max_steps is not None:
-            when = words("answer_after_updates", number=cell.settings.max_steps)
-        elif (
-            not has_epochs
-            and metric.startswith("train/")
-            and any(one.is_one_pass() for one in of_cell)
-        ):
+        elif settings.max_steps is not None:
+            when = words("answer_after_updates", number=settings.max_steps)
+        elif not has_epochs and is_one_pass:
             when = words("answer_over_updates", number=num_at_the_end(num_updates))
         elif not has_epochs:
             when = words("answer_after_updates", number=num_updates)
@@ -294,15 +270,15 @@ class _Writer:
             metric=words.capital(words.metric(metric)),
             value=value_text(metric, statistics.fmean(values)),
             when=when,
-            seeds=num_seeds(len(values), words),
+            seeds=finding.num_seeds(len(values), words),
             low=value_text(metric, min(values)),
             high=value_text(metric, max(values)),
         )
         trained = [one for one in of_cell if one.trial.state in ENDED_WELL]
         epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
         totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
-        if epochs_s and totals_s and cell.settings.max_steps is None and has_epochs:
-            device = level_name(DEVICE, trained[0].trial.resolved.get(DEVICE, "cpu"), words)
+        if epochs_s and totals_s and settings.max_steps is None and has_epochs:
+            device = self.device_name(trained[0].trial)
             total, epoch = statistics.median(totals_s), statistics.median(epochs_s)
             yield self.say("answer_time", "learning", total=total, epoch=epoch, device=device)
         losses = [
@@ -329,7 +305,7 @@ class _Writer:
         """The whole first, of a single setting; then what stands out, each where it is largest."""
         found = [one for one in self.findings if one.section == "script"]
         largest: dict[tuple[str, str], Finding] = {}
-        for one in by_importance(found):
+        for one in finding.by_importance(found):
             is_whole = one.kind == "script_time"
             if is_whole and one.num_cells == 1:
                 yield Statement(self.words.tidy(script_whole(one, self.words)), "script")
@@ -347,12 +323,11 @@ class _Writer:
             for gain in gains:
                 key = "gain_faster" if gain.ratio < 1 else "gain_slower"
                 text = words(GAINS.get(gain.verdict or "", key), times=gain.ratio)
-                levels = self.cells[gain.cells[1]].levels.items()
-                rest = [level_name(one, level, words) for one, level in levels if one != DEVICE]
-                is_alone = len(gains) == 1
-                parts.append(
-                    text if is_alone else words("gain_at", gain=text, rest=words.listed(rest))
-                )
+                if len(gains) > 1:
+                    levels = self.cells[gain.cells[1]].levels.items()
+                    rest = (level_name(one, level, words) for one, level in levels if one != DEVICE)
+                    text = words("gain_at", gain=text, rest=words.listed(rest))
+                parts.append(text)
             if gains:
                 first, second = self.names(gains[0])
                 told = words("list_semicolon").join(parts)
@@ -390,55 +365,48 @@ class _Writer:
                     )
 
     def step(self) -> Iterator[Statement]:
-        """What a step takes, where one setting was measured."""
-        cells = {measurement.trial.cell for measurement in self.evidence.measured}
-        for mode in MODES if len(cells) == 1 else ():
-            if (measurement := self.evidence.measurement(min(cells), mode)) is not None:
-                yield from self.step_of(mode, measurement)
-
-    def step_of(self, mode: str, measurement: Measurement) -> Iterator[Statement]:
-        """Its time, its largest phases, how long it waits for data, its largest operator, its memory."""
-        words, summary, resolved = self.words, measurement.summary, measurement.trial.resolved
-        yield self.say(
-            f"answer_step_{mode}",
-            "comparison",
-            batch=summary.batch_size,
-            device=level_name(DEVICE, str(resolved.get(DEVICE, "cpu")), words),
-            ms=summary.step_ms.value,
-            us=summary.sample_us.value,
-        )
-        if mode == "train" and (total := sum(summary.phases_ms.values())):
-            shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
-            named = (f"{words.phase(name)} {whole_percent(ms / total)}" for name, ms in shares)
-            yield self.say("answer_phases", "phases", phases=joined(named, words))
-            fetching = summary.phases_ms.get("data", 0.0) / total
-            if NOTABLE_SHARE <= fetching < 1 and not resolved.get("data_resident"):
-                times = f"{1 / (1 - fetching):.1f}"
-                yield self.say("answer_loader", "phases", share=fetching, times=times)
-        if measurement.operators is not None and (rows := ranked(measurement.operators, "self")):
-            on_device = is_on_device(measurement.operators)
+        """Of a step, where one setting was measured: its time, its largest phases, how long it waits for
+        data, its largest operator, its memory."""
+        words = self.words
+        if len({measurement.trial.cell for measurement in self.evidence.measured}) > 1:
+            return
+        for measurement in (one for mode in MODES for one in self.evidence.measured_in(mode)):
+            summary, mode = measurement.summary, measurement.summary.mode
             yield self.say(
-                f"answer_top_{mode}",
-                "operators",
-                operator=bare_operator(rows[0].name),
-                share=rows[0].share,
-                whole=words("share_of_device" if on_device else "share_of_step"),
+                f"answer_step_{mode}",
+                "comparison",
+                batch=summary.batch_size,
+                device=self.device_name(measurement.trial),
+                ms=summary.step_ms.value,
+                us=summary.sample_us.value,
             )
-        if mode == "train" and measurement.memory is not None:
-            yield self.say("answer_memory", "phases", peak=measurement.memory.peak_bytes)
+            if mode == "train" and (total := sum(summary.phases_ms.values())):
+                shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
+                named = (f"{words.phase(name)} {whole_percent(ms / total)}" for name, ms in shares)
+                yield self.say("answer_phases", "phases", phases=joined(named, words))
+                fetching = summary.phases_ms.get("data", 0.0) / total
+                is_resident = measurement.trial.resolved.get("data_resident")
+                if NOTABLE_SHARE <= fetching < 1 and not is_resident:
+                    times = f"{1 / (1 - fetching):.1f}"
+                    yield self.say("answer_loader", "phases", share=fetching, times=times)
+            if measurement.operators is not None and (
+                rows := ranked(measurement.operators, "self")
+            ):
+                where = "device" if is_on_device(measurement.operators) else "step"
+                whole = words(f"share_of_{where}")
+                top = {"operator": bare_operator(rows[0].name), "share": rows[0].share}
+                yield self.say(f"answer_top_{mode}", "operators", **top, whole=whole)
+            if mode == "train" and measurement.memory is not None:
+                yield self.say("answer_memory", "phases", peak=measurement.memory.peak_bytes)
 
     def batches(self) -> Iterator[Statement]:
         """The optimizer's share at the smallest batch, the batch beyond which gains end, what processes
-        gain, the top operator."""
+        gain, the top operator: the short forms of findings that have one."""
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
-                yield from self.tell(one)
-
-    def hardware(self) -> Iterator[Statement]:
-        """That there was no GPU, where costs were measured without one."""
-        machines = self.evidence.environments.values()
-        if self.evidence.measured and machines and not any(one.gpus for one in machines):
-            yield self.say("answer_no_gpu", "environment")
+                if (key := one.of_kind.brief(one)) is not None:
+                    text = one.fill(self.words, key, **self.samples)
+                    yield Statement(self.words.tidy(text), one.section)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
@@ -447,8 +415,7 @@ class _Writer:
         # Training without resets is shown to be worse, and the gradients are seen to grow.
         is_worse = any(one.verdict == "different" for one in self.by_kind.get("no_reset", ()))
         growths = (one.times for one in self.by_kind.get("accumulation", ()))
-        most = max(growths, default=0.0)
-        if is_worse and most > 1:
+        if is_worse and (most := max(growths, default=0.0)) > 1:
             yield self.say("why_resets", "probes", times=most)
         yield from self.why_first_step()
 
@@ -522,7 +489,7 @@ class _Writer:
     def open_points(self) -> Iterator[Statement]:
         """Trials that are missing; then of each factor what its seeds and processes could not tell."""
         states = [trial.state for trial in self.evidence.trials]
-        if num_open := sum(one in ("pending", "running", "interrupted") for one in states):
+        if num_open := sum(one in (*UNFINISHED, "interrupted") for one in states):
             text = self.words("open_unfinished", some=num_open, all=len(states))
             command = shlex.join(["trainlab", "resume", self.evidence.path])
             yield self.open(text, "answer", command, self.minutes() * num_open / len(states))
@@ -555,7 +522,7 @@ class _Writer:
                     key,
                     metric=words.metric(self.metric),
                     pairs=self.pairs(some),
-                    seeds=num_seeds(num_seen, words),
+                    seeds=finding.num_seeds(num_seen, words),
                     size=size_text(self.metric, max(detectable, default=0.0), words),
                 )
                 command = self.command(f"--seeds {needed}", SEED_OPTIONS) if needed else None
@@ -581,9 +548,8 @@ class _Writer:
         remark = self.words("open_minutes", minutes=f"{minutes:.0f}")
         if minutes < 1:
             remark = self.words("open_less")
-        return Statement(
-            self.words.tidy(text), section, command or "", remark if command and minutes else ""
-        )
+        shown = remark if command and minutes else ""
+        return Statement(self.words.tidy(text), section, command or "", shown)
 
     def pairs(self, comparisons: Iterable[Finding]) -> str:
         """The settings of each; ` (at lr=0.1)` where levels were compared."""
@@ -607,10 +573,6 @@ class _Writer:
             timed = [one for one in planned if one.ended and one.state != "interrupted"]
             total_s += times * busy_s(timed) * len(planned) / max(1, len(timed))
         return total_s / 60
-
-
-def _size(effect: Finding) -> float:
-    return abs(float(effect.difference or 0.0))
 
 
 def value_text(metric: str, value: float) -> str:
@@ -690,37 +652,33 @@ def notices(data: RunData, words: Words) -> Iterator[Notice]:
 
 def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
     """A warning at the top of the report where measurements are unstable."""
-    for finding in data.findings:
-        if finding.kind == "unstable" and finding.num_unstable:
-            yield Notice(finding.fill(words, "unstable_notice"))
+    for one in data.findings:
+        if one.kind == "unstable" and one.num_unstable:
+            yield Notice(one.fill(words, "unstable_notice"))
 
 
 def answer_section(data: RunData, words: Words) -> Section:
     """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
-    study, found = data.evidence.study, answer(data.evidence, data.findings, words)
+    evidence, found = data.evidence, answer(data.evidence, data.findings, words)
+    study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
     asked: list[Block] = []
     if not study.title:
-        key = "no_question" if study.script is None else "no_question_script"
-        if study.script is not None and study.script.from_inside:
+        key = "no_question" if script is None else "no_question_script"
+        if script is not None and script.from_inside:
             key = "no_question_inside"
-        elif study.script is not None and study.cells:
+        elif script is not None and study.cells:
             key = "no_question_varied"
-        script = "" if study.script is None else command_text(study.script)
-        asked.append(Paragraph(words(key, workload=study.workload, script=script)))
-    chart = _chart(data, found, words)
+        command = "" if script is None else command_text(script)
+        asked.append(Paragraph(words(key, workload=study.workload, script=command)))
+    # The chart that shows what the first sentence says.
+    chart = cost_figure(evidence, "sample_us", words) if found.is_about_cost else None
+    metrics = compared_metrics(evidence)
+    profiled = [mode for mode in MODES if data.profiled(mode)]
+    if chart is None and metrics:
+        figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
+        chart = figure_of(data, metrics[0], words)
+    elif chart is None and profiled:
+        chart = operator_figure(data, profiled[0], words)
     blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
     return Section(lead.id, lead.title, blocks, tuple(others))
-
-
-def _chart(data: RunData, found: Answer, words: Words) -> Figure | None:
-    """The chart that shows what the first sentence says."""
-    cost = cost_figure(data.evidence, "sample_us", words) if found.is_about_cost else None
-    if cost is not None:
-        return cost
-    for metric in compared_metrics(data.evidence)[:1]:
-        if len(data.evidence.cells) > 1:
-            return metric_figure(data, metric, words)
-        return curve_figure(data, metric, words)
-    profiled = [mode for mode in MODES if data.profiled(mode)]
-    return operator_figure(data, profiled[0], words) if profiled else None

@@ -1,38 +1,20 @@
 """Confusion: which classes the best setting takes for which, its seeds together."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
-from trainlab.analysis.document import (
-    Block,
-    Column,
-    Entry,
-    Gallery,
-    GalleryItem,
-    Paragraph,
-    Row,
-    Section,
-    Table,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from trainlab.analysis import document, tables
+from trainlab.analysis.document import Column, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Kind, RunData, num_seeds
 from trainlab.analysis.metrics import ACCURACY, compared_metrics
-from trainlab.analysis.tables import Field, first_bullets, name, table_of, value
 from trainlab.record.learning_record import MOST_MISTAKES, ConfusionRecord, Mistake
 from trainlab.words import Words
 from trainlab.words.numbers import count, percent
-
-Counts = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True)
-class SeenMistake:
-    """A mistake, and the seed of the trial that made it."""
-
-    seed: int
-    mistake: Mistake
 
 
 @dataclass(frozen=True)
@@ -45,45 +27,48 @@ class Confusion:
     seeds: tuple[int, ...]
     classes: tuple[str, ...]
     """Their names; their numbers where the data has no names."""
-    counts: Counts
+    counts: NDArray[np.int64]
     """By the class that samples are of, then by the class that they were taken for; of all seeds."""
     num_samples: int
     """Of the test set."""
-    worst: tuple[SeenMistake, ...]
-    """The surest mistakes of any seed, each sample once."""
+    worst: tuple[tuple[int, Mistake], ...]
+    """The surest mistakes of any seed, each sample once; with the seed."""
 
     @property
-    def num_tested(self) -> int:
-        """Over all seeds."""
-        return sum(map(sum, self.counts))
-
-    @property
-    def num_right(self) -> int:
-        """Over all seeds."""
-        return sum(row[number] for number, row in enumerate(self.counts))
-
-    def pairs(self) -> list[tuple[int, int]]:
-        """Two classes of which one was taken for the other, the one that was so more often first; those
-        that were so most often first."""
-        counts = self.counts
-        found = [
-            (a, b) if counts[a][b] >= counts[b][a] else (b, a)
-            for a, b in combinations(range(len(counts)), 2)
-            if counts[a][b] or counts[b][a]
-        ]
-        return sorted(found, key=lambda pair: -counts[pair[0]][pair[1]] - counts[pair[1]][pair[0]])
+    def shares(self) -> NDArray[np.float64]:
+        """What each class was taken for, as shares of its samples."""
+        return self.counts / np.maximum(1, self.counts.sum(axis=1, keepdims=True))
 
 
 def best_confusion(evidence: Evidence) -> Confusion | None:
     """Of the setting with the best accuracy, or where none was measured with the best of what is compared
-    first; None where no trial recorded any."""
-    metrics = [ACCURACY] if ACCURACY in evidence.metrics else compared_metrics(evidence)[:1]
-    for metric in metrics:
+    first; None where no trial recorded any. Only records of the same classes and as many samples as the
+    first are added up."""
+    for metric in [ACCURACY] if ACCURACY in evidence.metrics else compared_metrics(evidence)[:1]:
         for cell in _best_first(evidence, metric):
-            records = _records(evidence, cell)
-            if records:
-                return _together(cell, metric, records)
+            trials = sorted(evidence.learned[cell].items())
+            read = [
+                (seed, record)
+                for seed, one in trials
+                if one.trial.state == "done" and (record := one.read_confusion()) is not None
+            ]
+            if read:
+                first = read[0][1]
+                records = {seed: one for seed, one in read if _shape(one) == _shape(first)}
+                return Confusion(
+                    cell=cell,
+                    metric=metric,
+                    seeds=tuple(records),
+                    classes=first.classes or tuple(map(str, range(first.num_classes))),
+                    counts=np.sum([one.counts for one in records.values()], axis=0),
+                    num_samples=first.num_samples,
+                    worst=_surest(records),
+                )
     return None
+
+
+def _shape(record: ConfusionRecord) -> object:
+    return record.num_classes, record.num_samples, record.classes
 
 
 def _best_first(evidence: Evidence, metric: str) -> list[str]:
@@ -91,58 +76,19 @@ def _best_first(evidence: Evidence, metric: str) -> list[str]:
     sign = 1 if evidence.study.is_better_lower(metric) else -1
 
     def place(cell: str) -> tuple[bool, float]:
-        values = list(evidence.values(cell, metric).values())
-        finite = [value for value in values if math.isfinite(value)]
+        values, finite = evidence.values(cell, metric), evidence.finite_values(cell, metric)
         mean = sum(finite) / len(finite) if finite else math.inf * sign
         return len(finite) < len(values) or not finite, sign * mean
 
     return sorted((cell.id for cell in evidence.cells if cell.id in evidence.learned), key=place)
 
 
-def _records(evidence: Evidence, cell: str) -> dict[int, ConfusionRecord]:
-    """By seed; only those of the same classes and as many samples as the first."""
-    found: dict[int, ConfusionRecord] = {}
-    for seed, learned in sorted(evidence.learned[cell].items()):
-        record = learned.read_confusion() if learned.trial.state == "done" else None
-        first = next(iter(found.values()), record)
-        if record is not None and first is not None and _shape(record) == _shape(first):
-            found[seed] = record
-    return found
-
-
-def _shape(record: ConfusionRecord) -> object:
-    return record.num_classes, record.num_samples, record.classes
-
-
-def _together(cell: str, metric: str, records: Mapping[int, ConfusionRecord]) -> Confusion:
-    first = next(iter(records.values()))
-    each = [record.counts for record in records.values()]
-    number = range(first.num_classes)
-    return Confusion(
-        cell=cell,
-        metric=metric,
-        seeds=tuple(records),
-        classes=first.classes or tuple(map(str, number)),
-        counts=tuple(
-            tuple(sum(one[row][column] for one in each) for column in number) for row in number
-        ),
-        num_samples=first.num_samples,
-        worst=_surest(
-            SeenMistake(seed, mistake)
-            for seed, record in records.items()
-            for mistake in record.worst
-        ),
-    )
-
-
-def _surest(mistakes: Iterable[SeenMistake]) -> tuple[SeenMistake, ...]:
-    by_sample: dict[int, SeenMistake] = {}
-    surest = sorted(
-        mistakes,
-        key=lambda one: (-one.mistake.said_probability, one.mistake.true_probability, one.seed),
-    )
-    for one in surest:
-        by_sample.setdefault(one.mistake.index, one)
+def _surest(records: dict[int, ConfusionRecord]) -> tuple[tuple[int, Mistake], ...]:
+    mistakes = [(seed, one) for seed, record in records.items() for one in record.worst]
+    mistakes.sort(key=lambda one: (-one[1].said_probability, one[1].true_probability, one[0]))
+    by_sample: dict[int, tuple[int, Mistake]] = {}
+    for seed, mistake in mistakes:
+        by_sample.setdefault(mistake.index, (seed, mistake))
     return tuple(by_sample.values())[:MOST_MISTAKES]
 
 
@@ -175,76 +121,63 @@ def confused_findings(evidence: Evidence) -> Iterator[Finding]:
     confusion = best_confusion(evidence)
     if confusion is None:
         return
-    for first, second in confusion.pairs()[:1]:
-        counts = confusion.counts
-        num_wrong = confusion.num_tested - confusion.num_right
-        yield CONFUSED(
-            subject=confusion.metric,
-            cells=(confusion.cell,),
-            first=confusion.classes[first],
-            second=confusion.classes[second],
-            num_taken=counts[first][second],
-            num_first=sum(counts[first]),
-            num_other_way=counts[second][first],
-            num_second=sum(counts[second]),
-            num_wrong=num_wrong,
-            share=(counts[first][second] + counts[second][first]) / num_wrong,
-            num_tested=confusion.num_tested,
-            num_samples=confusion.num_samples,
-            num_settings=len(evidence.learned),
-            n=len(confusion.seeds),
-        )
+    counts = confusion.counts
+    num_wrong = int(counts.sum() - counts.trace())
+    both = np.triu(counts + counts.T, k=1)
+    if not num_wrong:
+        return
+    a, b = divmod(int(both.argmax()), len(counts))
+    first, second = (a, b) if counts[a, b] >= counts[b, a] else (b, a)
+    yield CONFUSED(
+        subject=confusion.metric,
+        cells=(confusion.cell,),
+        first=confusion.classes[first],
+        second=confusion.classes[second],
+        num_taken=int(counts[first, second]),
+        num_first=int(counts[first].sum()),
+        num_other_way=int(counts[second, first]),
+        num_second=int(counts[second].sum()),
+        num_wrong=num_wrong,
+        share=int(both.max()) / num_wrong,
+        num_tested=int(counts.sum()),
+        num_samples=confusion.num_samples,
+        num_settings=len(evidence.learned),
+        n=len(confusion.seeds),
+    )
 
 
 def matrix_table(confusion: Confusion, words: Words) -> Table:
     """A row per true class, a column per class that was said, in per cent of the row."""
-    largest = max(
-        _share(confusion, true, said)
-        for true in range(len(confusion.classes))
-        for said in range(len(confusion.classes))
-        if true != said
-    )
-    names = [short_name(one) for one in confusion.classes]
+    shares = confusion.shares
+    largest = float((shares - np.diag(shares.diagonal())).max())
+    names = [
+        one if len(one) <= LONGEST_NAME else f"{one[: LONGEST_NAME - 1]}…"
+        for one in confusion.classes
+    ]
+
+    def entry(true: int, said: int) -> Entry:
+        share = float(shares[true, said])
+        if share == 0:
+            return Entry("", 0.0)
+        if true == said:
+            return Entry(share_text(share), share, tone="right", shade=share)
+        # By the root: mistakes of a good model are few, and still differ.
+        return Entry(share_text(share), share, tone="wrong", shade=math.sqrt(share / largest))
+
+    samples = Column(words("matrix_samples"), is_number=True)
+    said = (Column(one, is_number=True) for one in names)
+    rows = [
+        [entry(true, said) for said in range(len(names))]
+        + [tables.count(int(confusion.counts[true].sum()))]
+        for true in range(len(names))
+    ]
     return Table(
         caption=words("matrix_caption"),
-        columns=(
-            Column(words("matrix_corner")),
-            *(Column(one, is_number=True) for one in names),
-            Column(words("matrix_samples"), is_number=True),
-        ),
-        rows=tuple(
-            Row(
-                (
-                    Entry(one),
-                    *(_field(confusion, true, said, largest) for said in range(len(names))),
-                    Entry(count(sum(confusion.counts[true])), sum(confusion.counts[true])),
-                )
-            )
-            for true, one in enumerate(names)
-        ),
+        columns=(Column(words("matrix_corner")), *said, samples),
+        rows=tuple(document.Row((Entry(one), *row)) for one, row in zip(names, rows, strict=True)),
         note=words("matrix_note"),
         is_matrix=True,
     )
-
-
-def short_name(text: str) -> str:
-    """A name that fits a heading."""
-    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
-
-
-def _share(confusion: Confusion, true: int, said: int) -> float:
-    of = sum(confusion.counts[true])
-    return confusion.counts[true][said] / of if of else 0.0
-
-
-def _field(confusion: Confusion, true: int, said: int, largest: float) -> Entry:
-    share = _share(confusion, true, said)
-    if share == 0:
-        return Entry("", 0.0)
-    if true == said:
-        return Entry(share_text(share), share, tone="right", shade=share)
-    # By the root: mistakes of a good model are few, and still differ.
-    return Entry(share_text(share), share, tone="wrong", shade=math.sqrt(share / largest))
 
 
 def share_text(share: float) -> str:
@@ -257,39 +190,17 @@ def share_text(share: float) -> str:
 
 def pair_table(confusion: Confusion, words: Words) -> Table:
     """What was taken for what most often, where a matrix would be too large to read."""
-    number = range(len(confusion.classes))
-    taken = [(a, b) for a in number for b in number if a != b and confusion.counts[a][b]]
-    taken.sort(key=lambda pair: -confusion.counts[pair[0]][pair[1]])
-    fields: list[Field[tuple[int, int]]] = [
-        name(words("true_class"), lambda pair: confusion.classes[pair[0]]),
-        name(words("said_class"), lambda pair: confusion.classes[pair[1]]),
-        value(words("num_taken"), lambda pair: _counted(confusion.counts[pair[0]][pair[1]])),
-        value(words("of_the_class"), lambda pair: _part(_share(confusion, *pair))),
+    counts, classes = confusion.counts, confusion.classes
+    wrong = np.argwhere(counts - np.diag(counts.diagonal())).tolist()
+    taken = sorted(wrong, key=lambda pair: -counts[*pair])
+    fields: list[tables.Field[list[int]]] = [
+        tables.name(words("true_class"), lambda pair: classes[pair[0]]),
+        tables.name(words("said_class"), lambda pair: classes[pair[1]]),
+        tables.value(words("num_taken"), lambda pair: tables.count(int(counts[*pair]))),
+        tables.value(words("of_the_class"), lambda p: tables.share(float(confusion.shares[*p]))),
     ]
-    note = words("pairs_note", number=len(confusion.classes), file="trials/*/confusion.json")
-    return table_of(words("pairs_caption"), fields, taken[:MOST_PAIRS], note)
-
-
-def mistake_table(confusion: Confusion, words: Words) -> Table:
-    """The worst mistakes where the inputs are no images."""
-    fields: list[Field[SeenMistake]] = [
-        name(words("mistake_sample"), lambda one: str(one.mistake.index)),
-        name(words("mistake_seed"), lambda one: str(one.seed)),
-        name(words("true_class"), lambda one: confusion.classes[one.mistake.true]),
-        name(words("said_class"), lambda one: confusion.classes[one.mistake.said]),
-        value(words("mistake_said_share"), lambda one: _part(one.mistake.said_probability)),
-        value(words("mistake_true_share"), lambda one: _part(one.mistake.true_probability)),
-    ]
-    caption, note = words("mistakes_caption"), words("mistakes_note")
-    return table_of(caption, fields, confusion.worst, note)
-
-
-def _counted(number: int) -> Entry:
-    return Entry(count(number), number)
-
-
-def _part(share: float) -> Entry:
-    return Entry(percent(share), share)
+    note = words("pairs_note", number=len(classes), file="trials/*/confusion.json")
+    return tables.table_of(words("pairs_caption"), fields, taken[:MOST_PAIRS], note)
 
 
 def class_section(data: RunData, words: Words) -> Section | None:
@@ -297,53 +208,59 @@ def class_section(data: RunData, words: Words) -> Section | None:
     confusion = best_confusion(data.evidence)
     if confusion is None:
         return None
-    blocks: list[Block] = [Paragraph(_intro(confusion, len(data.evidence.learned), words))]
-    blocks += first_bullets(data.findings_in("classes"), words)
-    if confusion.num_right == confusion.num_tested:
+    seeds = num_seeds(len(confusion.seeds), words)
+    key = "classes_counted_one" if len(confusion.seeds) == 1 else "classes_counted"
+    right, tested = int(confusion.counts.trace()), int(confusion.counts.sum())
+    intro = words(
+        "classes_intro" if len(data.evidence.learned) == 1 else "classes_intro_best",
+        cell=confusion.cell,
+        metric=words.metric(confusion.metric),
+        right=count(right),
+        tested=count(tested),
+        share=percent(right / tested),
+        counted=words(key, seeds=seeds, number=count(confusion.num_samples)),
+    )
+    blocks: list[document.Block] = [Paragraph(words.tidy(intro))]
+    blocks += tables.first_bullets(data.findings_in("classes"), words)
+    if right == tested:
         blocks.append(Paragraph(words("classes_all_right")))
-        return Section("classes", words("classes"), tuple(blocks))
-    is_small = len(confusion.classes) <= MOST_COLUMNS
-    blocks.append((matrix_table if is_small else pair_table)(confusion, words))
-    blocks.append(_mistakes(confusion, words))
+    else:
+        is_small = len(confusion.classes) <= MOST_COLUMNS
+        blocks.append((matrix_table if is_small else pair_table)(confusion, words))
+        blocks.append(_mistakes(confusion, words))
     return Section("classes", words("classes"), tuple(blocks))
 
 
-def _intro(confusion: Confusion, num_settings: int, words: Words) -> str:
-    seeds = num_seeds(len(confusion.seeds), words)
-    key = "classes_counted_one" if len(confusion.seeds) == 1 else "classes_counted"
-    return words.tidy(
-        words(
-            "classes_intro" if num_settings == 1 else "classes_intro_best",
-            cell=confusion.cell,
-            metric=words.metric(confusion.metric),
-            right=count(confusion.num_right),
-            tested=count(confusion.num_tested),
-            share=percent(confusion.num_right / confusion.num_tested),
-            counted=words(key, seeds=seeds, number=count(confusion.num_samples)),
-        )
-    )
-
-
-def _mistakes(confusion: Confusion, words: Words) -> Gallery | Table:
-    """As pictures where the inputs are images."""
+def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:
+    """The worst, as pictures where the inputs are images."""
+    classes = confusion.classes
+    caption, note = words("mistakes_caption"), words("mistakes_note")
     items = [
-        GalleryItem(
-            picture=mistake.picture,
-            alt=words("mistake_alt", index=mistake.index),
+        document.GalleryItem(
+            picture=one.picture,
+            alt=words("mistake_alt", index=one.index),
             text=words(
                 "mistake",
-                true=confusion.classes[mistake.true],
-                said=confusion.classes[mistake.said],
-                share=chance_text(mistake.said_probability),
+                true=classes[one.true],
+                said=classes[one.said],
+                share=chance_text(one.said_probability),
             ),
-            remark=words("mistake_where", index=mistake.index, seed=one.seed),
+            remark=words("mistake_where", index=one.index, seed=seed),
         )
-        for one in confusion.worst
-        if (mistake := one.mistake).picture is not None
+        for seed, one in confusion.worst
+        if one.picture is not None
     ]
-    if len(items) < len(confusion.worst):
-        return mistake_table(confusion, words)
-    return Gallery("mistakes", words("mistakes_caption"), tuple(items), note=words("mistakes_note"))
+    if len(items) == len(confusion.worst):
+        return document.Gallery("mistakes", caption, tuple(items), note=note)
+    fields: list[tables.Field[tuple[int, Mistake]]] = [
+        tables.name(words("mistake_sample"), lambda one: str(one[1].index)),
+        tables.name(words("mistake_seed"), lambda one: str(one[0])),
+        tables.name(words("true_class"), lambda one: classes[one[1].true]),
+        tables.name(words("said_class"), lambda one: classes[one[1].said]),
+        tables.value(words("mistake_said_share"), lambda m: tables.share(m[1].said_probability)),
+        tables.value(words("mistake_true_share"), lambda m: tables.share(m[1].true_probability)),
+    ]
+    return tables.table_of(caption, fields, confusion.worst, note)
 
 
 def chance_text(share: float) -> str:
