@@ -1,6 +1,6 @@
 """Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,14 +22,14 @@ from trainlab.analysis.measurement import MODES
 from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
-from trainlab.analysis.tables import name, table_of, value, within
+from trainlab.analysis.tables import name, table_of, value
 from trainlab.errors import RecordError
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import is_builtin
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import figure, metric_difference, metric_value, times
+from trainlab.words.numbers import figure, times
 
 
 @dataclass(frozen=True)
@@ -248,30 +248,24 @@ def beside_table(
 ) -> Table:
     """One figure of one cell per row, in both runs."""
 
-    def entry(pair: CellComparison, value: float) -> Entry:
-        text = figure(value) if pair.is_cost else metric_value(pair.subject, value)
-        return Entry(text, value)
+    def entry(place: int) -> Callable[[CellComparison], Entry]:
+        return lambda pair: factors.compared_entries(
+            pair.subject,
+            (pair.a, pair.b),
+            pair.change,
+            pair.interval,
+            pair.verdict,
+            words,
+            is_ratio=pair.is_cost,
+        )[place]
 
-    def change(pair: CellComparison) -> Entry:
-        """How many times as much, or the difference."""
-        if pair.is_cost:
-            return Entry(words("times", value=figure(pair.change)))
-        return Entry(metric_difference(pair.subject, pair.change, words("points")))
-
-    def interval(pair: CellComparison) -> Entry:
-        if pair.is_cost:
-            return factors.at_confidence(within(pair.interval), pair.verdict)
-        return factors.difference_within(pair.subject, pair.interval, pair.verdict)
-
+    headings = ("A", "B", words("compare_b_over_a"), words("interval"))
     return table_of(
         caption,
         [
             name(words("cell"), lambda pair: pair.cell),
             name(words("figure"), lambda pair: factors.subject_text(pair.subject, words)),
-            value("A", lambda pair: entry(pair, pair.a)),
-            value("B", lambda pair: entry(pair, pair.b)),
-            value(words("compare_b_over_a"), change),
-            value(words("interval"), interval),
+            *(value(heading, entry(place)) for place, heading in enumerate(headings)),
             name(words("verdict"), lambda pair: factors.verdict_entry(pair.verdict, words)),
         ],
         pairs,

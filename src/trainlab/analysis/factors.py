@@ -1,52 +1,20 @@
 """What a change of one factor does to learning: metrics seed by seed, and how often it fails."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainlab.analysis import charts
+from trainlab.analysis import charts, finding, metrics, tables
 from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, grouped, trial_confounds
-from trainlab.analysis.finding import (
-    Cause,
-    Finding,
-    Kind,
-    RunData,
-    arrow,
-    by_importance,
-    confounds_text,
-    factor_name,
-    num_seeds,
-    section_of,
-)
-from trainlab.analysis.metrics import (
-    ACCURACY,
-    Contrast,
-    MetricTable,
-    against_references,
-    compared_metrics,
-    contrasts,
-    limits_of,
-    resolution_of,
-    with_like_seeds,
-)
-from trainlab.analysis.tables import (
-    EMPTY,
-    count,
-    first_bullets,
-    mark_label,
-    mark_of,
-    name,
-    number,
-    table_of,
-    value,
-    within,
-)
+from trainlab.analysis.finding import Cause, Finding, Kind, RunData, arrow
+from trainlab.analysis.metrics import Contrast, MetricTable, against_references
+from trainlab.analysis.tables import EMPTY
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
@@ -83,7 +51,7 @@ def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
     margin = found.difference_text(words, found.margin).lstrip("+")
     if found.margin is not None and not is_share(found.subject):
         margin = f"{found.margin:g}"  # as it was stated
-    seeds = num_seeds(found.n, words)
+    seeds = finding.num_seeds(found.n, words)
     return {
         **_difference_phrases(found, words),
         "metric": words.metric(found.subject),
@@ -97,27 +65,25 @@ def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
 
 
 def _effect_text(found: Finding, words: Words) -> str:
-    parts = [_verdict_key(found)]
-    if parts == ["effect_open"] and found.open_because == "single":
+    if found.difference is None:
+        key = "effect_unknown"
+    elif found.verdict == "different" and _is_small(found):
+        key = "effect_small"
+    elif found.is_withheld:
+        key = "effect_withheld" if found.interval else "effect_withheld_identical"
+    else:
+        key = "effect_open" if found.verdict == "cannot tell" else f"effect_{found.verdict}"
+    parts = [key]
+    if key == "effect_open" and found.open_because == "single":
         parts.append("seeds_too_few")
-    elif parts == ["effect_open"] and found.open_because == "noise":
+    elif key == "effect_open" and found.open_because == "noise":
         parts += ["seeds_find"] if found.detectable else []
         parts += ["seeds_would_do"] if found.seeds_needed else []
     parts += ["seeds_diverged"] if found.diverged_a or found.diverged_b else []
     parts += ["no_reset_why"] if found.of_kind is NO_RESET else []
     effect = found.fill(words, "effect")
-    texts = (found.fill(words, key, effect=effect, fewest=FEWEST_SEEDS) for key in parts)
+    texts = (found.fill(words, part, effect=effect, fewest=FEWEST_SEEDS) for part in parts)
     return words.sentences(*texts)
-
-
-def _verdict_key(found: Finding) -> str:
-    if found.difference is None:
-        return "effect_unknown"
-    if found.verdict == "different" and _is_small(found):
-        return "effect_small"
-    if found.is_withheld:
-        return "effect_withheld" if found.interval else "effect_withheld_identical"
-    return "effect_open" if found.verdict == "cannot tell" else f"effect_{found.verdict}"
 
 
 def _is_small(found: Finding) -> bool:
@@ -141,7 +107,7 @@ def _effect_weight(found: Finding) -> float:
     # Accuracy on the test set is what people ask about; then the largest effect.
     same = found.verdict in ("equivalent", "identical")
     size = 0.0 if same else abs(found.difference or 0.0)
-    return float(1e6 * (found.subject == ACCURACY) + size / (1 + abs(found.mean_a or 0.0)))
+    return float(1e6 * (found.subject == metrics.ACCURACY) + size / (1 + abs(found.mean_a or 0.0)))
 
 
 EFFECT = Kind(
@@ -220,8 +186,8 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
     """For every metric all its comparisons, decided together; then how often training failed."""
     pairs = _learned_pairs(evidence)
     confounds = [_confounds(evidence, pair) for pair in pairs]
-    metrics = compared_metrics(evidence)
-    for metric in metrics:
+    names = metrics.compared_metrics(evidence)
+    for metric in names:
         compared = _compared(evidence, metric, pairs)
         for pair, comparison, also_differs in zip(pairs, compared, confounds, strict=True):
             never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
@@ -245,32 +211,33 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
                 chance_high=None if chance is None else chance.interval.high,
                 **{name: one for name, one in vars(comparison).items() if name != "failures"},
             )
-    for metric in metrics[:1]:
+    for metric in names[:1]:
         yield from _failure_rates(evidence, metric, pairs)
 
 
 def _learned_pairs(evidence: Evidence) -> list[Contrast]:
     """The contrasts of which trials of both cells have ended."""
-    return [pair for pair in contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()]
+    return [
+        pair for pair in metrics.contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()
+    ]
 
 
 def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
     """The comparisons of a metric, as one family."""
-    cells = with_like_seeds(evidence.cells)
+    cells = metrics.with_like_seeds(evidence.cells)
     values = {cell.id: evidence.values(cell.id, metric) for cell in cells}
-    limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
+    limits = metrics.limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
     return compare_all(
         values,
         [pair.ids for pair in pairs],
         evidence.study.margins.get(metric),
         looks=evidence.study.looks,
-        resolution=resolution_of(evidence, metric),
+        resolution=metrics.resolution_of(evidence, metric),
         most=limits.high - limits.low,
     )
 
 
-@dataclass(frozen=True)
-class OpenComparisons:
+class OpenComparisons(NamedTuple):
     """What is left to decide: what seeds are added for, and what they are not."""
 
     num_open: int
@@ -281,19 +248,16 @@ class OpenComparisons:
 def open_comparisons(evidence: Evidence) -> OpenComparisons:
     """Of the metrics that have a margin, else of the first: without one, cells that do not differ are
     never decided."""
-    metrics = compared_metrics(evidence)
-    asked = [metric for metric in metrics if metric in evidence.study.margins] or metrics[:1]
-    pairs = _learned_pairs(evidence)
-    num_open = num_hopeless = 0
-    for metric in asked:
-        for pair, comparison in zip(pairs, _compared(evidence, metric, pairs), strict=True):
-            if comparison.verdict == "cannot tell":
-                never_trains = any(not evidence.finite_values(cell, metric) for cell in pair.ids)
-                is_hopeless = comparison.is_withheld or never_trains
-                num_hopeless += is_hopeless
-                num_open += not is_hopeless
+    names, pairs = metrics.compared_metrics(evidence), _learned_pairs(evidence)
+    are_hopeless = [
+        comparison.is_withheld or any(not evidence.finite_values(cell, metric) for cell in pair.ids)
+        for metric in [one for one in names if one in evidence.study.margins] or names[:1]
+        for pair, comparison in zip(pairs, _compared(evidence, metric, pairs), strict=True)
+        if comparison.verdict == "cannot tell"
+    ]
     # Without metrics not one trial of any cell ended well.
-    return OpenComparisons(num_open, num_hopeless if metrics else len(pairs))
+    num_hopeless = sum(are_hopeless) if names else len(pairs)
+    return OpenComparisons(are_hopeless.count(False), num_hopeless)
 
 
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
@@ -456,35 +420,47 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
     """One row per comparison of two cells: an effect, a cost or memory."""
     # Where nothing else varies, or the first column names cells, a cell's name would only repeat it.
     is_alone = all("," not in f.cells[1] or f.levels == (None, None) for f in findings)
-    entries = {id(finding): _entries(finding, words) for finding in findings}
 
-    def change(finding: Finding) -> str:
-        levels = map(words.setting, finding.levels)
-        return arrow(finding.cells if finding.levels == (None, None) else levels)
+    def change(found: Finding) -> str:
+        levels = map(words.setting, found.levels)
+        return arrow(found.cells if found.levels == (None, None) else levels)
 
-    return table_of(
+    def entry(place: int) -> Callable[[Finding], Entry]:
+        return lambda found: entries[id(found)][place]
+
+    entries = {id(found): _entries(found, words) for found in findings}
+    compared = ("reference", "here", "difference", "interval")
+    return tables.table_of(
         words.tidy(words("factor_table", factor=factor)),
         [
-            name(words("level"), change),
-            *([] if is_alone else [name(words("cell"), lambda finding: finding.cells[1])]),
-            name(words("figure"), lambda finding: subject_text(finding.subject, words)),
-            value(words("reference"), lambda finding: entries[id(finding)][0]),
-            value(words("here"), lambda finding: entries[id(finding)][1]),
-            value(words("difference"), lambda finding: entries[id(finding)][2]),
-            value(words("interval"), lambda finding: entries[id(finding)][3]),
-            value(words("n"), lambda finding: count(finding.n)),
-            name(words("verdict"), lambda finding: verdict_entry(finding.verdict, words)),
+            tables.name(words("level"), change),
+            *([] if is_alone else [tables.name(words("cell"), lambda found: found.cells[1])]),
+            tables.name(words("figure"), lambda found: subject_text(found.subject, words)),
+            *(tables.value(words(key), entry(place)) for place, key in enumerate(compared)),
+            tables.value(words("n"), lambda found: tables.count(found.n)),
+            tables.name(words("verdict"), lambda found: verdict_entry(found.verdict, words)),
         ],
         findings,
         words("factor_note"),
-        cell=lambda finding: finding.cells[1],
+        cell=lambda found: found.cells[1],
         is_sortable=True,
+    )
+
+
+def _entries(found: Finding, words: Words) -> tuple[Entry, ...]:
+    pair = [found.numbers[name] for name in COMPARED[found.kind]]
+    is_ratio = found.of_kind not in EFFECTS
+    change = found.ratio if is_ratio else found.difference
+    return compared_entries(
+        found.subject, pair, change, found.interval, found.verdict, words, is_ratio=is_ratio
     )
 
 
 def verdict_entry(verdict: Verdict | None, words: Words) -> Entry:
     """The verdict in words; empty where nothing was tested."""
-    return Entry("" if verdict is None else mark_label(verdict, words), mark=mark_of(verdict))
+    return Entry(
+        "" if verdict is None else tables.mark_label(verdict, words), mark=tables.mark_of(verdict)
+    )
 
 
 def subject_text(subject: str, words: Words) -> str:
@@ -493,38 +469,35 @@ def subject_text(subject: str, words: Words) -> str:
     return words(key) if key in WORDS else words.metric(subject)
 
 
-def difference_within(metric: str, interval: Interval | None, verdict: Verdict | None) -> Entry:
-    """The interval of a difference, without its unit."""
-    if interval is None:
-        return EMPTY
-    ends = (interval.low, interval.high)
-    widest = max(map(abs, ends))
-    text = ", ".join(metric_difference(metric, end, "", widest).strip() for end in ends)
-    return at_confidence(Entry(text), verdict)
-
-
-def at_confidence(interval: Entry, verdict: Verdict | None) -> Entry:
-    """The interval; beside "equivalent" it is the 90% one, and says so."""
-    if verdict != "equivalent" or not interval.text:
-        return interval
-    return replace(interval, text=f"{interval.text} (90%)")
-
-
-def _entries(found: Finding, words: Words) -> tuple[Entry, ...]:
-    """The value of the reference and of the other cell, how they differ, and the interval of that."""
-    pair = [found.numbers[name] for name in COMPARED[found.kind]]
-    if found.of_kind not in EFFECTS:
-        ratio = Entry(words("times", value=figure(found.ratio)), found.ratio)
-        return *map(number, pair), ratio, at_confidence(within(found.interval), found.verdict)
-    metric, difference = found.subject, EMPTY
-    if found.difference is not None:
-        text = metric_difference(metric, found.difference, words("points"))
-        difference = Entry(text, found.difference)
-    return (
-        *(EMPTY if mean is None else Entry(metric_value(metric, mean), mean) for mean in pair),
-        difference,
-        difference_within(metric, found.interval, found.verdict),
-    )
+def compared_entries(
+    subject: str,
+    pair: Sequence[float | None],
+    change: float | None,
+    interval: Interval | None,
+    verdict: Verdict | None,
+    words: Words,
+    *,
+    is_ratio: bool,
+) -> tuple[Entry, ...]:
+    """The value of the reference and of the other cell, how they differ, and the interval of that; beside
+    "equivalent" it is the 90% one, and says so."""
+    within = tables.within(interval)
+    if is_ratio:
+        values = [tables.number(one) for one in pair]
+        difference = Entry(words("times", value=figure(change)), change)
+    else:
+        values = [EMPTY if one is None else Entry(metric_value(subject, one), one) for one in pair]
+        difference = EMPTY
+        if change is not None:
+            difference = Entry(metric_difference(subject, change, words("points")), change)
+        if interval is not None:
+            ends = (interval.low, interval.high)
+            widest = max(map(abs, ends))
+            texts = (metric_difference(subject, end, "", widest).strip() for end in ends)
+            within = Entry(", ".join(texts))
+    if verdict == "equivalent" and within.text:
+        within = Entry(f"{within.text} (90%)")
+    return *values, difference, within
 
 
 def comparison_section(data: RunData, words: Words) -> Section | None:
@@ -535,8 +508,8 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
         quantities = (*COSTS, "peak_mib")
         blocks += filter(None, (cost_figure(data.evidence, one, words) for one in quantities))
     if len(data.evidence.learned) > 1:
-        metrics = compared_metrics(data.evidence)
-        blocks += filter(None, (metric_figure(data, metric, words) for metric in metrics[:2]))
+        names = metrics.compared_metrics(data.evidence)
+        blocks += filter(None, (metric_figure(data, metric, words) for metric in names[:2]))
     by_factor = grouped(data.findings_in("factors"), lambda one: one.factor or "")
     sections = [_factor_section(factor, found, words) for factor, found in by_factor.items()]
     if not blocks and not sections:
@@ -547,15 +520,16 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
 
 
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
-    name = " + ".join(factor_name(one, words) for one in factor.split(","))
+    name = " + ".join(finding.factor_name(one, words) for one in factor.split(","))
     compared = [f for f in findings if f.kind in COMPARED]
     table = [factor_table(name, compared, words)] if compared else []
-    told = [one for one in by_importance(findings) if not one.of_kind.repeats_row(one)]
     # Of findings that are rows alone the table does not say what else differed.
-    confounds = confounds_text((one for one in findings if one.of_kind.repeats_row(one)), words)
+    are_rows = grouped(finding.by_importance(findings), lambda one: one.of_kind.repeats_row(one))
+    confounds = finding.confounds_text(are_rows.get(True, ()), words)
     also = [Paragraph(words("also_differ", confounds=confounds))] if confounds else []
-    blocks = (*table, *also, *first_bullets(told, words))
-    return Section(section_of(factor), words.tidy(words("factor", factor=name)), blocks)
+    blocks = (*table, *also, *tables.first_bullets(are_rows.get(False, ()), words))
+    heading = words.tidy(words("factor", factor=name))
+    return Section(finding.section_of(factor), heading, blocks)
 
 
 def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
@@ -564,7 +538,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     rows, told = [], {}
     for cell in data.evidence.cells:
         by_seed = list(data.evidence.values(cell.id, metric).values())
-        if (mean := mean_of(by_seed, limits_of(metric, by_seed))) is not None:
+        if (mean := mean_of(by_seed, metrics.limits_of(metric, by_seed))) is not None:
             ends = [None if end is None else scale * end for end in mean.ends]
             rows.append(charts.dot(cell.id, "", scale * mean.value, ends))
             finite = (value for value in by_seed if math.isfinite(value))
