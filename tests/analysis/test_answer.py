@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.answer import Answer, answer, busy_s
 from trainlab.analysis.evidence import gather
@@ -21,9 +19,13 @@ from trainlab.stats.means import Interval
 from trainlab.words import Words
 
 
-def answered(path: Path, study: Study, lang: str = "en", **records: Any) -> Answer:
-    evidence = gather(Fabricated(**records).write(path / "run", study))
+def answer_of(folder: RunFolder, lang: str = "en") -> Answer:
+    evidence = gather(folder)
     return answer(evidence, findings(evidence), Words(lang))
+
+
+def answered(path: Path, study: Study, **records: Any) -> Answer:
+    return answer_of(Fabricated(**records).write(path / "run", study))
 
 
 def texts(found: Answer) -> list[str]:
@@ -40,10 +42,17 @@ def accuracies(**by_level: float) -> Callable[[Trial], dict[str, float]]:
 BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/accuracy": 0.01})
 
 
-def test_the_best_setting_is_named_with_its_value(tmp_path: Path) -> None:
-    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
+def test_the_best_setting_is_named_with_its_value_in_short_sentences_without_symbols(
+    tmp_path: Path,
+) -> None:
+    final = accuracies(l1=0.80, l16=0.95, l64=0.90)
+    found = answered(tmp_path, BY_BATCH, final=final)
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     assert not found.open_points
+    for told in (found, answer_of(RunFolder(tmp_path / "run"), "zh")):
+        for text in texts(told):
+            assert not set(text) & set("→[]［］≠±=/_"), text
+            assert len(text) < 140
 
 
 def test_a_trend_that_no_two_settings_show_is_told_with_what_they_do_not(tmp_path: Path) -> None:
@@ -104,7 +113,9 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
     assert point.command.startswith("trainlab run --seeds ")
 
 
-def test_a_faster_setting_is_named_with_how_many_times(tmp_path: Path) -> None:
+def test_a_faster_setting_is_named_with_how_many_times_and_images_are_called_so(
+    tmp_path: Path,
+) -> None:
     study = made_study(
         vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(mode="both", processes=4)
     )
@@ -112,21 +123,11 @@ def test_a_faster_setting_is_named_with_how_many_times(tmp_path: Path) -> None:
     def step_ms(trial: Trial, process: int) -> float:
         return (1.0 if trial.settings.batch_size == 1 else 10.0) * (1 + 0.001 * process)
 
-    found = answered(tmp_path, study, step_ms=step_ms)
-    assert texts(found)[0] == "Batch 64 trains 6.4 times as fast per sample as batch 1."
-    assert "There was no GPU on this machine." in texts(found)
-
-
-def test_images_are_called_images(tmp_path: Path) -> None:
-    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
-    images = DATA.model_copy(update={"name": "mnist"})
-    found = answered(
-        tmp_path,
-        study,
-        data=lambda trial: images,
-        step_ms=lambda trial, process: 1.0 + 0.001 * process,
-    )
-    assert texts(found)[0] == "Batch 64 trains 64 times as fast per image as batch 1."
+    for name, sample in (("tiny", "sample"), ("mnist", "image")):
+        data = DATA.model_copy(update={"name": name})
+        found = texts(answered(tmp_path / name, study, step_ms=step_ms, data=lambda t, d=data: d))
+        assert found[0] == f"Batch 64 trains 6.4 times as fast per {sample} as batch 1."
+        assert "There was no GPU on this machine." in found
 
 
 def test_what_a_gpu_gains_comes_first_and_at_every_batch(tmp_path: Path) -> None:
@@ -188,16 +189,25 @@ def test_diverging_settings_are_named(tmp_path: Path) -> None:
 def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     tmp_path: Path,
 ) -> None:
-    found = answered(
-        tmp_path,
-        BY_BATCH,
-        final=accuracies(l1=0.80, l16=0.95, l64=0.90),
-        state=lambda trial: "pending" if trial.seed == 5 else "done",
-    )
+    """The rest is expected to take as long as what has ended by itself."""
+    final = accuracies(l1=0.80, l16=0.95, l64=0.90)
+    made = Fabricated(final=final, state=lambda t: "pending" if t.seed == 5 else "done")
+    folder = made.write(tmp_path / "run", BY_BATCH)
+    for number, trial in enumerate(t for t in folder.trials() if t.state == "done"):
+        times = {
+            "started": f"2026-01-01T00:{number:02}:00",
+            "ended": f"2026-01-01T00:{number:02}:20",
+        }
+        folder.trial(trial.id).write(trial.model_copy(update=times))
+    found = answer_of(folder)
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     (point,) = found.open_points
     assert point.text == "Not finished: 3 of 15 trials (still to run, or interrupted)."
     assert point.command == f"trainlab resume {tmp_path / 'run'}"
+    assert point.remark == "About 1 min on this machine"
+    for trial in folder.trials():
+        folder.trial(trial.id).write(trial.model_copy(update={"state": "interrupted"}))
+    assert answer_of(folder).open_points[0].remark == ""
 
 
 def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) -> None:
@@ -222,14 +232,6 @@ def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) 
     assert any("The optimizer weighs so much" in one for one in reasons)
     grows = answered(tmp_path / "b", study, step_ms=step_ms, phases_ms=phases(20.0))
     assert not any("optimizer" in one.text for one in grows.reasons)
-
-
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_an_answer_is_short_and_without_symbols_or_intervals(tmp_path: Path, lang: str) -> None:
-    found = answered(tmp_path, BY_BATCH, lang, final=accuracies(l1=0.80, l16=0.95, l64=0.90))
-    for text in texts(found):
-        assert not set(text) & set("→[]［］≠±=/_"), text
-        assert len(text) < 140
 
 
 def test_in_chinese_no_gap_stands_between_two_characters() -> None:
@@ -276,36 +278,12 @@ def test_where_others_differ_it_is_not_said_that_no_setting_does(tmp_path: Path)
         }
         return {"test/accuracy": level + noise[trial.settings.batch_size]}
 
-    evidence = gather(Fabricated(final=final).write(tmp_path / "run", study))
-    found = findings(evidence)
+    told = texts(answered(tmp_path, study, final=final))
+    found = findings(gather(RunFolder(tmp_path / "run")))
     differ = [one.cells for one in found if one.kind == "effect" and one.verdict == "different"]
     assert ("batch_size=1", "batch_size=16") in differ
-    told = texts(answer(evidence, found, Words("en")))
     assert any("cannot tell it from" in text for text in told)
     assert not any("cannot tell the settings apart" in text for text in told)
-
-
-def test_options_that_contradict_the_proposed_one_are_left_out(tmp_path: Path) -> None:
-    study = made_study(vary={"batch_size": (1, 16)}, seeds=1)
-    folder = Fabricated().write(tmp_path / "run", study)
-    command = "trainlab run w --seed 7 --until-decided --max-seeds=9 --lr 0.1 --out there"
-    folder.write_study(folder.study().model_copy(update={"command": command}))
-    evidence = gather(folder)
-    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.command == "trainlab run w --lr 0.1 --seeds 3"
-
-
-def test_an_unfinished_run_is_expected_to_take_as_long_for_the_rest(tmp_path: Path) -> None:
-    study = made_study(vary={"batch_size": (1, 16)}, seeds=2)
-    folder = Fabricated(state=lambda t: "pending" if t.seed == 2 else "done").write(
-        tmp_path / "run", study
-    )
-    for number, trial in enumerate(t for t in folder.trials() if t.state == "done"):
-        times = {"started": f"2026-01-01T00:0{number}:00", "ended": f"2026-01-01T00:0{number}:30"}
-        folder.trial(trial.id).write(trial.model_copy(update=times))
-    evidence = gather(folder)
-    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.remark == "About 1 min on this machine"
 
 
 def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
@@ -315,47 +293,26 @@ def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> Non
     first, second = folder.trials()
     folder.trial(first.id).write(first.model_copy(update={"total_s": 100.0}))
     folder.trial(second.id).write(second.model_copy(update={"total_s": 10.0}))
-    evidence = gather(folder)
-    told = answer(evidence, findings(evidence), Words("en"))
-    assert any("took 100 s" in one.text for one in told.sentences), told.sentences
-    rows = learn_table(evidence, Words("en")).rows
+    told = texts(answer_of(folder))
+    assert any("took 100 s" in text for text in told), told
+    rows = learn_table(gather(folder), Words("en")).rows
     assert "100" in [entry.text for row in rows for entry in row.entries]
 
 
-def test_a_trial_that_was_interrupted_says_nothing_of_how_long_the_rest_takes(
-    tmp_path: Path,
-) -> None:
-    folder = Fabricated(state=lambda t: "interrupted").write(tmp_path / "run", made_study(seeds=1))
-    (trial,) = folder.trials()
-    times = {"started": "2026-01-01T00:00:00", "ended": "2026-01-01T00:00:03"}
-    folder.trial(trial.id).write(trial.model_copy(update=times))
-    evidence = gather(folder)
-    (point,) = answer(evidence, findings(evidence), Words("en")).open_points
-    assert point.remark == ""
-
-
-@pytest.mark.parametrize(
-    ("losses", "told"),
-    [
-        ((2.3, 0.12), "Training loss fell from 2.3000 in the first epoch to 0.1200 in the last."),
-        ((0.12, 2.3), "Training loss rose from 0.1200 in the first epoch to 2.3000 in the last."),
-        ((0.5, 0.5), None),
-    ],
-)
-def test_a_single_setting_tells_where_its_loss_went(
-    tmp_path: Path, losses: tuple[float, float], told: str | None
-) -> None:
+def test_a_single_setting_tells_where_its_loss_went(tmp_path: Path) -> None:
     folder = Fabricated().write(tmp_path / "run", made_study(seeds=1))
     (trial,) = folder.trials()
-    path = folder.trial(trial.id).curve_file
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    epochs = [line for line in lines if line["kind"] == "epoch"]
-    for line, loss in zip(epochs, losses, strict=True):
-        line["train/loss"] = loss
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    evidence = gather(folder)
-    found = texts(answer(evidence, findings(evidence), Words("en")))
-    assert [text for text in found if text.startswith("Training loss")] == ([told] if told else [])
+    home = folder.trial(trial.id)
+    for losses, told in (
+        ((2.3, 0.12), ["Training loss fell from 2.3000 in the first epoch to 0.1200 in the last."]),
+        ((0.12, 2.3), ["Training loss rose from 0.1200 in the first epoch to 2.3000 in the last."]),
+        ((0.5, 0.5), []),
+    ):
+        epochs = zip(home.epochs(), losses, strict=True)
+        lines = [{**line, "train/loss": loss} for line, loss in epochs]
+        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        found = texts(answer_of(folder))
+        assert [text for text in found if text.startswith("Training loss")] == told
 
 
 def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
@@ -387,27 +344,22 @@ def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
     assert not any("(at " in one.sentence(Words("en")) for one in effects)
 
 
-@pytest.mark.parametrize(
-    ("low", "speedup", "high", "said"),
-    [
+def test_what_processes_gain_is_said_as_far_as_it_is_shown() -> None:
+    for low, speedup, high, said in (
         (1.4, 1.5, 1.6, "2 processes train 1.5 times as fast as 1, an efficiency of 75%."),
         (0.5, 0.571, 0.6, "2 processes train more slowly than 1: a step takes 1.8 times as long."),
         (0.9, 1.02, 1.1, "Whether 2 processes train faster or more slowly than 1 is not shown."),
-    ],
-)
-def test_what_processes_gain_is_said_as_far_as_it_is_shown(
-    low: float, speedup: float, high: float, said: str
-) -> None:
-    gain = PARALLEL(
-        subject="train/step_ms",
-        factor="processes",
-        levels=(1, 2),
-        cells=("processes=1", "processes=2"),
-        speedup=speedup,
-        efficiency=speedup / 2,
-        efficiency_low=low / 2,
-        efficiency_high=high / 2,
-        n=5,
-        interval=Interval(low, high),
-    )
-    assert gain.fill(Words("en"), gain.of_kind.brief(gain) or "") == said
+    ):
+        gain = PARALLEL(
+            subject="train/step_ms",
+            factor="processes",
+            levels=(1, 2),
+            cells=("processes=1", "processes=2"),
+            speedup=speedup,
+            efficiency=speedup / 2,
+            efficiency_low=low / 2,
+            efficiency_high=high / 2,
+            n=5,
+            interval=Interval(low, high),
+        )
+        assert gain.fill(Words("en"), gain.of_kind.brief(gain) or "") == said

@@ -88,15 +88,9 @@ class RawRun:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def processes(self, cell: str, mode: str, *, again: bool = False) -> list[Json]:
-        """cost.json of every timed process of a cell; its second measurement where the first has none."""
-        if self.is_replaced(cell, mode):
-            again = not again
+        """cost.json of every timed process of a cell, or of its second measurement."""
         timed = self._watched(cell, mode, "steps", again)
         return [self._record(t, "cost.json") for t in timed]
-
-    def is_replaced(self, cell: str, mode: str) -> bool:
-        """Whether its second measurement stands for the first, of which nothing is known."""
-        return not self._watched(cell, mode, "steps", again=False)
 
     def watched(self, cell: str, mode: str, watch: str, name: str) -> Json:
         """A record of the one process that was watched so."""

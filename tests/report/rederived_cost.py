@@ -134,9 +134,7 @@ def _benches(run: RawRun, mode: str) -> list[dict[Row, float]]:
     """By bench, the log of µs per sample of every row, as its rounds give it."""
     found: dict[str, dict[Row, Json]] = {}
     # In the order they ran in: of rows with equally few holes the first is the reference.
-    for cell, again in sorted(
-        _rows(run, mode), key=lambda row: row[1] or run.is_replaced(row[0], mode)
-    ):
+    for cell, again in sorted(_rows(run, mode), key=lambda row: row[1]):
         for record in run.processes(cell, mode, again=again):
             found.setdefault(record["bench"], {})[cell, again] = record
     return [_levels(records) for records in found.values()]

@@ -5,7 +5,7 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -130,10 +130,6 @@ OF_SCRIPTS = (
 def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
     """All records of a trial; RecordError names the first that is missing or damaged."""
     trial = files.read()
-    if trial.id != files.path.name:
-        raise RecordError(
-            f"{files.trial_file}: id: got {trial.id!r}, must be its folder's name; {CHANGED}"
-        )
     if of_script:
         given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
         trial = trial.model_copy(update={"settings": given})
@@ -406,15 +402,9 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
     out."""
     done = [one for one in read if one.trial.kind == "cost" and one.trial.state == "done"]
     steps_ms = process_steps_ms({one.trial.id: one.cost for one in done if one.cost is not None})
-    for group in grouped(done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of)).values():
-        first = [one for one in group if not one.trial.again]
-        second = [one for one in group if one.trial.again]
-        if all(one.cost is None for one in first):
-            # Every process broke: the second measurement stands for the first. It took the same turns.
-            trials = (one.trial.model_copy(update={"again": False}) for one in second)
-            first += [replace(one, trial=trial) for one, trial in zip(second, trials, strict=True)]
-            second = []
-        for part in (first, second):
+    measured = grouped(done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of))
+    for group in measured.values():
+        for part in grouped(group, lambda one: one.trial.again).values():
             timed = {one.trial.id: one.cost for one in part if one.cost is not None}
             if not timed:
                 continue
@@ -484,10 +474,14 @@ def trial_confounds(
     # What a setting became counts, where that is known: `auto` and `cpu` may be the same device.
     ignored = varied | expected | first.resolved.keys() | second.resolved.keys()
     seen = _differences(first.resolved, second.resolved, expected)
+    facts = {"name", "num_train", "num_test", "num_val", "is_subset"}
+    data = (
+        {} if one.data is None else one.data.model_dump(include=facts) for one in (first, second)
+    )
     return (
         *(one for one in seen if not _follows(one, first, second, factors)),
         *_differences(first.settings, second.settings, ignored),
-        *_differences(_data(first), _data(second), expected),
+        *_differences(*data, expected, "data."),
     )
 
 
@@ -542,7 +536,7 @@ def pooling_problems(
 
 
 def _differences(
-    first: Mapping[str, Any], second: Mapping[str, Any], expected: Set[str]
+    first: Mapping[str, Any], second: Mapping[str, Any], expected: Set[str], prefix: str = ""
 ) -> list[Confound]:
     """Lists and tables as text, so that confounds can be compared and hashed."""
 
@@ -550,17 +544,10 @@ def _differences(
         return value if value is None or isinstance(value, Scalar) else str(value)
 
     return [
-        Confound(name, scalar(first.get(name)), scalar(second.get(name)))
+        Confound(prefix + name, scalar(first.get(name)), scalar(second.get(name)))
         for name in dict.fromkeys([*first, *second])
-        if name not in expected and first.get(name) != second.get(name)
+        if prefix + name not in expected and first.get(name) != second.get(name)
     ]
-
-
-def _data(trial: TrialRecord) -> dict[str, Any]:
-    if trial.data is None:
-        return {}
-    facts = trial.data.model_dump(include={"name", "num_train", "num_test", "num_val", "is_subset"})
-    return {f"data.{name}": value for name, value in facts.items()}
 
 
 def _flat(environment: Environment) -> dict[str, Any]:

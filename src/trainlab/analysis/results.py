@@ -194,8 +194,6 @@ def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str,
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
     mode, is_trained = trial.mode or "", trial.weights_of is not None
     measurement = evidence.measurement(trial.cell, mode, again=trial.again, trained=is_trained)
-    # The second of an A/A pair stands for the first where that one broke.
-    measurement = measurement or evidence.measurement(trial.cell, mode, trained=is_trained)
     if measurement is None:
         return
     if trial.watch == "layers" and measurement.peak_mib is not None:
