@@ -3,7 +3,6 @@
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
 from trainlab.analysis.evidence import pooling_problems, run_confounds, trial_confounds
 from trainlab.plan import plan
-from trainlab.record.study_record import Gpu
 from trainlab.record.trial_record import TrialRecord
 
 NOTHING: frozenset[str] = frozenset()
@@ -22,14 +21,10 @@ def named(first: TrialRecord, second: TrialRecord, *factors: str) -> list[str]:
     return [str(one) for one in trial_confounds(first, second, frozenset(factors))]
 
 
-def test_equal_trials_have_no_confound() -> None:
-    assert named(record(), record()) == []
-
-
 def test_threads_that_differ_are_named_unless_they_are_the_factor() -> None:
     other = record(resolved={**record().resolved, "threads": 2})
     assert named(record(), other, "lr") == ["threads: 1 against 2"]
-    assert named(record(), other, "threads") == []
+    assert named(record(), other, "threads") == named(record(), record()) == []
 
 
 def test_a_device_brings_its_threads_along_and_a_batch_size_its_steps() -> None:
@@ -65,20 +60,12 @@ def test_other_settings_and_other_data_are_named_once() -> None:
     ]
 
 
-def test_another_torch_is_named_between_runs_and_forbids_pooling() -> None:
-    other = ENVIRONMENT.model_copy(
-        update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}, "git_dirty": True}
-    )
-    torch, changed = run_confounds(ENVIRONMENT, other)
-    assert str(torch) == "packages.torch: 2.9.0+cpu against 2.10.0"
-    assert str(changed) == "git_dirty: False against True"
-    assert pooling_problems(ENVIRONMENT, other) == (
-        "torch 2.9.0+cpu against 2.10.0",
-        "other code: git commit abc against git commit abc with changes",
-    )
-
-
-def test_another_machine_forbids_pooling() -> None:
-    other = ENVIRONMENT.model_copy(update={"cpu": "Another", "gpus": (Gpu(name="H200"),)})
-    assert pooling_problems(ENVIRONMENT, other) == ("another machine: Made-up CPU against Another",)
+def test_another_torch_is_named_between_runs() -> None:
+    """What forbids pooling is told in test_side_by_side."""
+    packages = {**ENVIRONMENT.packages, "torch": "2.10.0"}
+    other = ENVIRONMENT.model_copy(update={"packages": packages, "git_dirty": True})
+    assert [str(one) for one in run_confounds(ENVIRONMENT, other)] == [
+        "packages.torch: 2.9.0+cpu against 2.10.0",
+        "git_dirty: False against True",
+    ]
     assert pooling_problems(ENVIRONMENT, Fabricated().environment) == ()

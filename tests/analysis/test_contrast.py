@@ -68,23 +68,16 @@ def test_a_listed_cell_that_changes_several_settings_is_compared_with_the_base_a
     assert found.levels == (None, None)
 
 
-def test_a_cell_listed_beside_a_grid_is_compared_with_its_neighbour() -> None:
+def test_a_cell_listed_beside_a_grid_is_compared_with_its_neighbour_or_the_first() -> None:
     listed = ({"batch_size": 16, "optimizer": "sgd"},)
     assert pairs(vary={"batch_size": (1, 16)}, cells=listed) == [
         ("batch_size", "batch_size=1", "batch_size=16"),
         ("optimizer", "batch_size=16", "batch_size=16,optimizer=sgd"),
     ]
-
-
-def test_a_cell_listed_beside_a_grid_without_a_neighbour_is_compared_with_the_first() -> None:
     assert pairs(vary={"batch_size": (1, 16)}, cells=({"optimizer": "sgd"},))[1:] == [
         ("batch_size,optimizer", "batch_size=1", "optimizer=sgd")
     ]
-
-
-def test_a_single_cell_is_compared_with_nothing() -> None:
-    assert pairs() == []
-    assert pairs(vary={"batch_size": (4,)}) == []
+    assert pairs() == pairs(vary={"batch_size": (4,)}) == []
 
 
 def test_the_level_of_a_factor_is_known_also_where_a_cell_does_not_change_it() -> None:

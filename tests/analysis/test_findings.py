@@ -38,14 +38,14 @@ def shifted(cell: str, by: float, spread: float) -> Any:
     return final
 
 
+LR = made_study(vary={"lr": (0.1, 0.01)}, seeds=8)
+
+
 def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8)
-    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
+    found = evidence(tmp_path, LR, final=shifted("lr=0.01", 0.05, 0.002))
     (effect,) = of_kind("effect", found)
-    assert effect.verdict == "different"
-    assert effect.cells == ("lr=0.1", "lr=0.01")
-    assert effect.levels == (0.1, 0.01)
-    assert effect.n == 8
+    assert (effect.verdict, effect.cells) == ("different", ("lr=0.1", "lr=0.01"))
+    assert (effect.levels, effect.n) == ((0.1, 0.01), 8)
     assert effect.numbers["difference"] == pytest.approx(0.05, abs=0.003)
     assert effect.interval is not None
     assert effect.interval.contains(0.05)
@@ -53,20 +53,22 @@ def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
 
 
 def test_3_seeds_show_a_large_difference_and_one_never_shows_any(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=3)
-    found = evidence(tmp_path, study, final=shifted("lr=0.01", 0.05, 0.002))
-    (effect,) = of_kind("effect", found)
-    assert effect.verdict == "different"
-    assert not of_kind("undecided", found)
-    single = made_study(vary={"lr": (0.1, 0.01)}, seeds=1)
-    found = evidence(tmp_path / "one", single, final=shifted("lr=0.01", 0.05, 0.002))
-    (undecided,) = of_kind("undecided", found)
+    final = shifted("lr=0.01", 0.05, 0.002)
+    three, one = (
+        evidence(
+            tmp_path / str(seeds), made_study(vary={"lr": (0.1, 0.01)}, seeds=seeds), final=final
+        )
+        for seeds in (3, 1)
+    )
+    assert [effect.verdict for effect in of_kind("effect", three)] == ["different"]
+    assert not of_kind("undecided", three)
+    (undecided,) = of_kind("undecided", one)
     assert undecided.numbers["num_open"] == undecided.numbers["num_tested"] == 1
     assert undecided.numbers["most_seeds"] == 1
 
 
 def test_cells_within_the_stated_margin_are_equivalent(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=8, margins={"test/accuracy": 0.01})
+    study = LR.model_copy(update={"margins": {"test/accuracy": 0.01}})
     (effect,) = of_kind("effect", evidence(tmp_path, study, final=shifted("", 0.0, 0.001)))
     assert effect.verdict == "equivalent"
     assert effect.numbers["margin"] == 0.01
@@ -88,26 +90,17 @@ def test_training_without_resets_is_a_finding_of_its_own(tmp_path: Path) -> None
     assert kinds == {("no_reset", "zero_grad"), ("effect", "lr")}
 
 
-@pytest.mark.parametrize("seed", [1, 3])
-def test_threads_that_differ_between_two_cells_are_named_whichever_seed_it_is(
-    seed: int, tmp_path: Path
-) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-
-    def resolved(trial: Trial) -> dict[str, int]:
-        return {"threads": 2} if (trial.cell, trial.seed) == ("lr=0.01", seed) else {}
-
-    for one in of_kind("effect", evidence(tmp_path, study, resolved=resolved)):
-        assert list(map(str, one.confounds)) == ["threads: 1 against 2"]
-
-
-def test_other_data_in_one_cell_is_named(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-    subset = DATA.model_copy(update={"num_train": 96})
-    found = evidence(tmp_path, study, data=lambda t: subset if t.cell == "lr=0.01" else DATA)
-    assert list(map(str, of_kind("effect", found)[0].confounds)) == [
-        "data.num_train: 960 against 96"
-    ]
+def test_threads_and_data_that_differ_between_two_cells_are_named(tmp_path: Path) -> None:
+    """Whichever seed it is."""
+    study, other = made_study(vary={"lr": (0.1, 0.01)}), DATA.model_copy(update={"num_train": 96})
+    found = evidence(
+        tmp_path,
+        study,
+        resolved=lambda t: {"threads": 2} if (t.cell, t.seed) == ("lr=0.01", 3) else {},
+        data=lambda t: other if (t.cell, t.seed) == ("lr=0.01", 1) else DATA,
+    )
+    named = {"threads: 1 against 2", "data.num_train: 960 against 96"}
+    assert all({*map(str, one.confounds)} == named for one in of_kind("effect", found))
 
 
 def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
@@ -123,25 +116,22 @@ def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
     assert {one.confounds for one in of_kind("effect", found)} == {()}
 
 
-@pytest.mark.parametrize("state", ["diverged", "failed", "interrupted", "running", "pending"])
-def test_a_trial_that_did_not_end_well_never_counts_as_a_value(state: str, tmp_path: Path) -> None:
+def test_a_trial_that_did_not_end_well_never_counts_as_a_value(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)}, seeds=4)
-    found = evidence(
-        tmp_path,
-        study,
-        state=lambda t: state if (t.cell, t.seed) == ("lr=0.01", 2) else "done",
-        final=lambda t: {"test/accuracy": 0.0 if (t.cell, t.seed) == ("lr=0.01", 2) else 0.9},
-    )
-    (effect,) = of_kind("effect", found)
-    assert (effect.n, effect.numbers["mean_b"]) == (3, 0.9)
-    value = found.values("lr=0.01", "test/accuracy").get(2, math.nan)
-    assert math.isnan(value)
-    unfinished = of_kind("unfinished", found)
-    assert bool(unfinished) == (state != "diverged")
-    assert bool(of_kind("diverged", found)) == (state == "diverged")
-    if unfinished:
-        numbers = unfinished[0].numbers
-        assert (numbers["num_done"], numbers["num_planned"], numbers[f"num_{state}"]) == (7, 8, 1)
+    for state in ("diverged", "failed", "interrupted", "running", "pending"):
+        found = evidence(
+            tmp_path / state,
+            study,
+            state=lambda t, s=state: s if (t.cell, t.seed) == ("lr=0.01", 2) else "done",
+            final=lambda t: {"test/accuracy": 0.0 if (t.cell, t.seed) == ("lr=0.01", 2) else 0.9},
+        )
+        (effect,) = of_kind("effect", found)
+        assert (effect.n, effect.numbers["mean_b"]) == (3, 0.9)
+        assert math.isnan(found.values("lr=0.01", "test/accuracy").get(2, math.nan))
+        assert len(of_kind("diverged", found)) == (state == "diverged")
+        numbers = [one.numbers for one in of_kind("unfinished", found)]
+        counts = [(one["num_done"], one["num_planned"], one[f"num_{state}"]) for one in numbers]
+        assert counts == ([] if state == "diverged" else [(7, 8, 1)])
 
 
 def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
@@ -159,19 +149,14 @@ def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
     assert (mean.n, mean.num_diverged) == (2, 1)
 
 
-@pytest.mark.parametrize(
-    ("asked", "num_reached"), [(2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1)]
-)
-def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(
-    asked: float | str, num_reached: int, tmp_path: Path
-) -> None:
-    found = evidence(
-        tmp_path,
-        made_study(seeds=4, targets={"test/mae": asked}),
-        final=lambda t: {"test/mae": float(t.seed)},
-    )
-    (quality,) = of_kind("time_to_target", found)
-    assert quality.numbers["num_reached"] == num_reached
+def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(tmp_path: Path) -> None:
+    for number, (asked, num_reached) in enumerate(
+        ((2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1))
+    ):
+        study = made_study(seeds=4, targets={"test/mae": asked})
+        final = {"final": lambda t: {"test/mae": float(t.seed)}}
+        (quality,) = of_kind("time_to_target", evidence(tmp_path / str(number), study, **final))
+        assert quality.numbers["num_reached"] == num_reached, asked
 
 
 def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) -> None:
@@ -233,20 +218,18 @@ def test_a_slowdown_of_5_per_cent_is_found_when_the_noise_allows(tmp_path: Path)
     assert cost.numbers["epoch_s_a"] == pytest.approx(0.015, rel=0.01)
 
 
-def test_it_cannot_be_told_when_the_same_cell_measured_twice_differs_as_much(
-    tmp_path: Path,
-) -> None:
-    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.06)))
-    assert cost.verdict == "cannot tell"
+def test_it_cannot_be_told_when_a_cell_twice_or_processes_differ_as_much(tmp_path: Path) -> None:
+    """1.06 is told as such, a factor not as a difference of logarithms."""
+    (cost,) = of_kind("cost", costs(tmp_path / "a", slower(0.05, 0.002, 0.06)))
+    assert (cost.verdict, cost.numbers["processes_needed"]) == ("cannot tell", None)
     assert cost.numbers["noise"] == pytest.approx(1.06, abs=0.005)
-    assert cost.numbers["processes_needed"] is None
-
-
-def test_it_cannot_be_told_when_processes_differ_as_much(tmp_path: Path) -> None:
-    found = costs(tmp_path, slower(0.05, 0.1, 0.0))
-    (cost,) = of_kind("cost", found)
-    assert cost.verdict == "cannot tell"
+    found = costs(tmp_path / "b", slower(0.05, 0.1, 0.0))
+    assert [one.verdict for one in of_kind("cost", found)] == ["cannot tell"]
     assert of_kind("unstable", found)
+    (cost,) = of_kind("cost", costs(tmp_path / "c", slower(0.05, 0.002, 1.23)))
+    text = cost.sentence(Words("en"))
+    assert "80" not in text
+    assert "2.23" in text
 
 
 def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None:
@@ -261,23 +244,19 @@ def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None
     assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
 
 
-def test_a_failed_process_is_left_out_of_the_cost(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
+def test_a_failed_process_is_left_out_and_other_threads_are_named_beside_time_and_memory(
+    tmp_path: Path,
+) -> None:
     found = evidence(
-        tmp_path, study, state=lambda t: "failed" if t.id.endswith("process2") else "done"
+        tmp_path,
+        made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec()),
+        state=lambda t: "failed" if t.id.endswith("process2") else "done",
+        resolved=lambda t: {"threads": 2} if t.cell == "lr=0.01" else {},
     )
-    (cost,) = of_kind("cost", found)
+    (cost,), (memory,) = of_kind("cost", found), of_kind("memory", found)
     assert cost.n == 2
-
-
-def test_threads_that_differ_are_named_beside_time_and_memory(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
-    found = evidence(
-        tmp_path, study, resolved=lambda t: {"threads": 2} if t.cell == "lr=0.01" else {}
-    )
-    told = [*of_kind("cost", found), *of_kind("memory", found)]
-    assert len(told) == 2
-    assert all([str(x) for x in one.confounds] == ["threads: 1 against 2"] for one in told)
+    for one in (cost, memory):
+        assert [str(x) for x in one.confounds] == ["threads: 1 against 2"]
 
 
 def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:
@@ -302,12 +281,17 @@ def test_time_per_batch_is_split_into_a_fixed_part_and_one_per_sample(tmp_path: 
     assert train.n == 3
 
 
-def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Path) -> None:
+def test_operators_the_optimizers_share_and_memory_are_followed_over_batches(
+    tmp_path: Path,
+) -> None:
     def rows(trial: Trial) -> list[Any]:
         size = trial.settings.batch_size
         return [operator("aten::addmm", 25.0 * size), operator("aten::copy_", 100.0)]
 
-    found = by_batch(tmp_path, rows=rows)
+    def phases_ms(trial: Trial) -> dict[str, float]:
+        return {"forward": 1.0, "optimizer": 1.0 if trial.settings.batch_size == 1 else 0.25}
+
+    found = by_batch(tmp_path, rows=rows, phases_ms=phases_ms)
     top = of_kind("top_operator", found)[0]
     assert (top.subject, top.levels) == ("aten::addmm", (1, 16))
     assert top.numbers == {
@@ -320,29 +304,9 @@ def test_operators_are_ranked_at_both_ends_and_followed_in_between(tmp_path: Pat
     }
     grown = [(one.levels, one.numbers["time"]) for one in of_kind("operator_growth", found)]
     assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2
-
-
-def test_the_optimizers_share_is_told_at_the_smallest_and_the_largest_batch(
-    tmp_path: Path,
-) -> None:
-    found = by_batch(
-        tmp_path,
-        phases_ms=lambda t: {
-            "forward": 1.0,
-            "optimizer": 1.0 if t.settings.batch_size == 1 else 0.25,
-        },
-    )
-    share = of_kind("optimizer_share", found)[0]
-    assert share.numbers == {"share_a": 0.5, "share_b": 0.2}
-
-
-def test_memory_grows_with_the_batch_as_recorded(tmp_path: Path) -> None:
-    grown = of_kind("memory", by_batch(tmp_path))
-    assert [(one.levels, one.numbers["ratio"]) for one in grown] == [
-        ((1, 4), 4),
-        ((1, 16), 16),
-        ((4, 16), 4),
-    ] * 2
+    assert of_kind("optimizer_share", found)[0].numbers == {"share_a": 0.5, "share_b": 0.2}
+    memory = [(one.levels, one.numbers["ratio"]) for one in of_kind("memory", found)]
+    assert memory == [((1, 4), 4), ((1, 16), 16), ((4, 16), 4)] * 2
 
 
 def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) -> None:
@@ -366,14 +330,6 @@ def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None
     assert "[90% CI" in cost.sentence(Words("en"))
 
 
-def test_a_factor_is_told_as_a_factor_not_as_a_difference_of_logarithms(tmp_path: Path) -> None:
-    """80.3% was printed where one measurement took 2.23 times as long as the other."""
-    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 1.23)))
-    text = cost.sentence(Words("en"))
-    assert "80" not in text
-    assert "2.23" in text
-
-
 def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: Path) -> None:
     # Whole benches are 30% slower than others; within each, cells differ by very little more or less.
     def step_ms(trial: Trial, process: int) -> float:
@@ -391,15 +347,20 @@ def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: P
     assert cost.numbers["ratio"] == pytest.approx(2.0, rel=0.01)
 
 
-def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) -> None:
-    folder = Fabricated().write(tmp_path / "r", made_study(seeds=3))
-    for trial, seconds in zip(folder.trials(), (31.0, 95.0, 33.0), strict=True):
+def slow_trials(path: Path, *times_s: float) -> list[Finding]:
+    """Of a study whose seeds took so long, while other programs were busy."""
+    folder = Fabricated().write(path, made_study(seeds=len(times_s)))
+    for trial, seconds in zip(folder.trials(), times_s, strict=True):
         home = folder.trial(trial.id)
         lines = [{**line, "train_s": seconds} for line in home.epochs()]
         home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
         load = QUIET.model_copy(update={"others_cores": 1.25})
         home.write(trial.model_copy(update={"load": load}))
-    (slow,) = of_kind("slow_trial", gather(folder))
+    return of_kind("slow_trial", gather(folder))
+
+
+def test_a_seed_that_took_far_longer_than_most_others_is_named(tmp_path: Path) -> None:
+    (slow,) = slow_trials(tmp_path / "one", 31.0, 95.0, 33.0)
     assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
     text = slow.sentence(Words("en"))
     assert (
@@ -407,26 +368,16 @@ def test_a_seed_that_took_far_longer_than_the_others_is_named(tmp_path: Path) ->
         in text
     )
     assert "other programs used 1.2 cores" in text
-
-
-@pytest.mark.parametrize(
-    ("times_s", "slow"),
-    [
-        ((30.0, 60.0, 61.0), []),
-        ((30.0, 31.0, 60.0, 61.0), []),
-        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
-        ((30.0, 60.0), []),
-    ],
-)
-def test_only_a_minority_of_seeds_can_stand_out(
-    times_s: tuple[float, ...], slow: list[int], tmp_path: Path
-) -> None:
-    folder = Fabricated().write(tmp_path / "r", made_study(seeds=len(times_s)))
-    for trial in folder.trials():
-        home = folder.trial(trial.id)
-        lines = [{**line, "train_s": times_s[trial.seed - 1]} for line in home.epochs()]
-        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert [one.numbers["seed"] for one in of_kind("slow_trial", gather(folder))] == slow
+    for number, (times_s, slow_seeds) in enumerate(
+        (
+            ((30.0, 60.0, 61.0), []),
+            ((30.0, 31.0, 60.0, 61.0), []),
+            ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
+            ((30.0, 60.0), []),
+        )
+    ):
+        found = slow_trials(tmp_path / str(number), *times_s)
+        assert [one.numbers["seed"] for one in found] == slow_seeds
 
 
 def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:

@@ -162,35 +162,24 @@ def test_seeds_that_diverged_in_the_run_alone_never_pass(tmp_path: Path) -> None
 
 
 def test_one_process_cannot_tell_and_how_many_could_is_said(tmp_path: Path) -> None:
+    """A number that nobody waits for is no command."""
     found = gate_of(run(tmp_path, "new", 1.5, processes=1), run(tmp_path, "old"))
-    assert found.exit_code == 3
-    assert found.interval is None
+    assert (found.exit_code, found.interval) == (3, None)
     assert found.ratio is not None
     told = " ".join(found.sentences())
     assert "only from two of each run on (processes: 1, baseline 8)" in told
     assert "At the usual noise of 3% per process, about 8 processes" in told
     assert found.commands() == ["trainlab run --processes 8"]
-
-
-def test_a_number_of_processes_nobody_waits_for_is_no_command(tmp_path: Path) -> None:
-    old = run(tmp_path, "old", noise=0.0)
-    near = gate_of(run(tmp_path, "near", 1.05, noise=0.01), old)
+    near = gate_of(run(tmp_path, "near", 1.05, noise=0.01), run(tmp_path, "quiet", noise=0.0))
     assert near.exit_code == 3
     assert near.processes_needed is None or near.processes_needed > 50
     assert near.commands() == []
 
 
 def test_what_would_tell_is_said_as_far_as_it_is_known() -> None:
+    numbers = {"baseline": 1.0, "run": 1.1, "change": 1.1, "num_baseline": 3, "num_run": 3}
     check = Check(
-        cell="base",
-        subject="train/step_ms",
-        baseline=1.0,
-        run=1.1,
-        change=1.1,
-        margin=0.05,
-        num_baseline=3,
-        num_run=3,
-        interval=Interval(1.0, 1.2),
+        cell="base", subject="train/step_ms", margin=0.05, interval=Interval(1.0, 1.2), **numbers
     )
     for needed, unchanged, told in (
         (9, 5, "About 9 processes in each run would tell if times are as measured, 5"),
@@ -333,13 +322,12 @@ def test_another_hosts_name_can_be_allowed_and_other_software_is_named(tmp_path:
     assert "2.9.0+cpu → 2.10.0" in found.differences()
 
 
-def test_the_same_file_in_two_checkouts_is_one_workload(tmp_path: Path) -> None:
+def test_the_same_file_in_two_checkouts_is_one_workload_and_what_else_ran_is_told(
+    tmp_path: Path,
+) -> None:
     old = run(tmp_path, "old", workload="before/train.py:net")
-    assert gate_of(run(tmp_path, "new", workload="after/train.py:net"), old).exit_code == 0
-
-
-def test_what_else_ran_is_told(tmp_path: Path) -> None:
-    old, new = (run(tmp_path, name, processes=4) for name in ("old", "new"))
+    new = run(tmp_path, "new", workload="after/train.py:net")
+    assert gate_of(new, old).exit_code == 0
     home = RunFolder(Path(new.path)).trial("cost-train-process2")
     record = home.cost.read()
     busy = record.load.model_copy(update={"others_cores": 0.9})

@@ -19,9 +19,8 @@ def best_and_effects(
     path: Path,
     final: object,
     state: object = lambda trial: "done",
-    levels: tuple[float, ...] = (0.01, 0.1, 0.2),
 ) -> tuple[Finding, list[Finding], str]:
-    study = made_study(vary={"lr": levels}, seeds=6)
+    study = made_study(vary={"lr": (0.01, 0.1, 0.2)}, seeds=6)
     run = Fabricated(final=final, state=state).write(path, study)  # type: ignore[arg-type]
     found = findings(gather(run))
     best = next(one for one in found if one.kind == "best")
@@ -59,14 +58,6 @@ def test_a_cell_that_diverges_is_left_out(tmp_path: Path) -> None:
     assert best.cells[0] != "lr=0.2"
     assert best.num_diverging == 1
     assert told.endswith("Left out, since seeds diverged or none ended: 1.")
-
-
-def test_two_settings_are_told_as_two(tmp_path: Path) -> None:
-    def final(trial: Trial) -> dict[str, float]:
-        return {"test/accuracy": (0.9 if trial.cell == "lr=0.1" else 0.8) + noise(trial)}
-
-    _, _, told = best_and_effects(tmp_path / "r", final, levels=(0.01, 0.1))
-    assert told.endswith("; the other is worse beyond the noise.")
 
 
 def sentences(path: Path, study: Study, final: object) -> dict[str, list[str]]:

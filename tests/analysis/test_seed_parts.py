@@ -58,25 +58,19 @@ def test_another_factor_is_compared_among_cells_whose_seeds_change_the_same(
     assert best.numbers["num_diverging"] == 0
 
 
-def test_a_ratio_of_spreads_has_the_interval_of_f(tmp_path: Path) -> None:
+def test_a_ratio_of_spreads_has_the_interval_of_f_and_no_spread_is_said_as_such(
+    tmp_path: Path,
+) -> None:
     evidence = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
     spreads = {
         one.part: one
         for one in findings(evidence)
         if one.kind == "seed_spread" and one.subject == "test/accuracy"
     }
-    weights = spreads["weights"]
+    weights, dropout = spreads["weights"], spreads["dropout"]
     assert weights.ratio == pytest.approx((weights.std / spreads["all"].std) ** 2)
     assert weights.ratio_low == pytest.approx(weights.ratio / stats.f.ppf(0.975, 4, 4))
     assert weights.ratio_high == pytest.approx(weights.ratio * stats.f.ppf(0.975, 4, 4))
-    assert "% of the variance" not in weights.sentence(Words("en"))
-
-
-def test_no_spread_at_all_is_said_as_such(tmp_path: Path) -> None:
-    evidence = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
-    dropout = next(
-        one for one in findings(evidence) if one.kind == "seed_spread" and one.part == "dropout"
-    )
     assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
     assert dropout.sentence(Words("en")) == (
         "Seeds that change dropout do not change test accuracy: it is the same in all 5 seeds."

@@ -14,13 +14,13 @@ from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
 from trainlab.stats.means import SHARES, mean_of
 
-OTHER_TORCH = ENVIRONMENT.model_copy(
-    update={"packages": {**ENVIRONMENT.packages, "torch": "2.10.0"}}
-)
 
-OTHER_TRAINLAB = ENVIRONMENT.model_copy(
-    update={"packages": {**ENVIRONMENT.packages, "trainlab": "0.2.0"}}
-)
+def changed(**update: Any) -> dict[str, Any]:
+    return {"environment": ENVIRONMENT.model_copy(update=update)}
+
+
+OTHER_TORCH = changed(packages={**ENVIRONMENT.packages, "torch": "2.10.0"})
+OTHER_TRAINLAB = changed(packages={**ENVIRONMENT.packages, "trainlab": "0.2.0"})
 
 
 def run(path: Path, name: str, told: dict[str, Any] | None = None, **question: Any) -> Evidence:
@@ -54,7 +54,7 @@ def test_another_torch_other_data_and_other_settings_are_named(tmp_path: Path) -
         tmp_path,
         "b",
         {
-            "environment": OTHER_TORCH,
+            **OTHER_TORCH,
             "data": lambda t: subset,
             "resolved": lambda t: {"threads": 4},
         },
@@ -66,10 +66,7 @@ def test_another_torch_other_data_and_other_settings_are_named(tmp_path: Path) -
         "data.is_subset: False against True",
         "packages.torch: 2.9.0+cpu against 2.10.0",
     ]
-
-
-def test_equal_runs_have_nothing_else_that_differs(tmp_path: Path) -> None:
-    assert side_by_side(run(tmp_path, "a"), run(tmp_path, "b")).confounds == ()
+    assert side_by_side(a, run(tmp_path, "same")).confounds == ()
 
 
 def test_runs_of_different_workloads_or_without_a_common_cell_are_refused(tmp_path: Path) -> None:
@@ -104,17 +101,15 @@ def test_a_laptops_cell_is_laid_beside_each_device_of_a_server(tmp_path: Path) -
 
 
 def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> None:
-    cost = {"cost": CostSpec(mode="both"), "learn": False}
-
-    def slow(trial: Any, process: int) -> float:
-        return 2.0 + 0.01 * process
-
-    def fast(trial: Any, process: int) -> float:
-        return 1.0 + 0.005 * process
-
     a, b = (
-        run(tmp_path, "a", {"step_ms": slow}, **cost),
-        run(tmp_path, "b", {"step_ms": fast}, **cost),
+        run(
+            tmp_path,
+            name,
+            {"step_ms": lambda trial, process, ms=ms: ms * (1 + 0.005 * process)},
+            cost=CostSpec(mode="both"),
+            learn=False,
+        )
+        for name, ms in (("a", 2.0), ("b", 1.0))
     )
     found = side_by_side(a, b).costs
     assert [(one.cell, one.subject) for one in found] == [
@@ -139,17 +134,14 @@ def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
     assert all(one.kind != "undecided" for one in findings(both))
 
 
-OTHER_FOLDER = ENVIRONMENT.model_copy(update={"git_commit": "def", "git_dirty": True})
+OTHER_FOLDER = changed(git_commit="def", git_dirty=True)
 
 
 def test_a_builtin_workload_is_pooled_over_git_folders_where_its_code_is_the_same(
     tmp_path: Path,
 ) -> None:
     def in_folder(name: str, code: str | None, seeds: tuple[int, ...], workload: str) -> Evidence:
-        told = {
-            "environment": ENVIRONMENT if name == "a" else OTHER_FOLDER,
-            "resolved": lambda trial: {"code": code},
-        }
+        told = {**({} if name == "a" else OTHER_FOLDER), "resolved": lambda trial: {"code": code}}
         return run(tmp_path / workload / str(code), name, told, seeds=seeds, workload=workload)
 
     first = in_folder("a", "one", (1, 2), "fashion-mlp")
@@ -164,50 +156,27 @@ def test_a_builtin_workload_is_pooled_over_git_folders_where_its_code_is_the_sam
         pooled([in_folder(n, "one", s, "w.py:w") for n, s in (("a", (1, 2)), ("b", (3, 4)))])
 
 
-@pytest.mark.parametrize(
-    ("told", "question", "reason"),
-    [
-        ({"environment": OTHER_TORCH}, {}, r"torch 2\.9\.0\+cpu against 2\.10\.0"),
-        (
-            {"environment": ENVIRONMENT.model_copy(update={"cpu": "Another"})},
-            {},
-            "another machine: Made-up CPU against Another",
-        ),
-        (
-            {"environment": ENVIRONMENT.model_copy(update={"git_commit": "def"})},
-            {},
-            "other code: git commit abc against git commit def",
-        ),
-        (
-            {"environment": ENVIRONMENT.model_copy(update={"git_dirty": True})},
-            {},
-            "other code: git commit abc against git commit abc with changes",
-        ),
-        (
-            {"environment": ENVIRONMENT.model_copy(update={"git_commit": None, "git_dirty": None})},
-            {},
-            "other code: git commit abc against not in git",
-        ),
-        ({"environment": OTHER_TRAINLAB}, {}, r"trainlab 0\.1\.0 against 0\.2\.0"),
+def test_runs_that_must_not_be_pooled_are_refused_with_the_reason(tmp_path: Path) -> None:
+    fewer = DATA.model_copy(update={"num_train": 96})
+    refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        (OTHER_TORCH, {}, r"torch 2\.9\.0\+cpu against 2\.10\.0"),
+        (changed(cpu="Another"), {}, "another machine: Made-up CPU against Another"),
+        (changed(git_commit="def"), {}, "other code: git commit abc against git commit def"),
+        (changed(git_dirty=True), {}, "git commit abc against git commit abc with changes"),
+        (changed(git_commit=None, git_dirty=None), {}, "git commit abc against not in git"),
+        (OTHER_TRAINLAB, {}, r"trainlab 0\.1\.0 against 0\.2\.0"),
         ({}, {"vary": {"lr": (0.1, 0.2)}}, "their cells or settings differ"),
         ({}, {"settings": {"epochs": 5}}, "their cells or settings differ"),
         ({}, {"workload": "other"}, "tiny against other"),
         ({}, {"seeds": (3, 4)}, "seed 3 of lr=0.1 is in both"),
-        (
-            {"data": lambda t: DATA.model_copy(update={"num_train": 96})},
-            {},
-            "data.num_train: 960 against 96",
-        ),
+        ({"data": lambda t: fewer}, {}, "data.num_train: 960 against 96"),
         ({"resolved": lambda t: {"threads": 4}}, {}, "threads: 1 against 4"),
-    ],
-)
-def test_runs_that_must_not_be_pooled_are_refused_with_the_reason(
-    told: dict[str, Any], question: dict[str, Any], reason: str, tmp_path: Path
-) -> None:
+    ]
     a = run(tmp_path, "a", seeds=(1, 2, 3))
-    b = run(tmp_path, "b", told, **{"seeds": (4, 5, 6), **question})
-    with pytest.raises(RecordError, match=f"a and b must not be pooled: .*{reason}.*compare`"):
-        pooled([a, b])
+    for number, (told, question, reason) in enumerate(refused):
+        b = run(tmp_path / str(number), "b", told, **{"seeds": (4, 5, 6), **question})
+        with pytest.raises(RecordError, match=f"a and b must not be pooled: .*{reason}.*compare`"):
+            pooled([a, b])
 
 
 def test_a_share_that_is_told_in_per_cent_is_not_cut_off_at_1(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Confusion:
     @property
     def shares(self) -> NDArray[np.float64]:
         """What each class was taken for, as shares of its samples."""
-        return self.counts / np.maximum(1, self.counts.sum(axis=1, keepdims=True))
+        return np.asarray(self.counts / np.maximum(1, self.counts.sum(axis=1, keepdims=True)))
 
 
 def best_confusion(evidence: Evidence) -> Confusion | None:

@@ -475,13 +475,13 @@ def trial_confounds(
     ignored = varied | expected | first.resolved.keys() | second.resolved.keys()
     seen = _differences(first.resolved, second.resolved, expected)
     facts = {"name", "num_train", "num_test", "num_val", "is_subset"}
-    data = (
+    data_a, data_b = (
         {} if one.data is None else one.data.model_dump(include=facts) for one in (first, second)
     )
     return (
         *(one for one in seen if not _follows(one, first, second, factors)),
         *_differences(first.settings, second.settings, ignored),
-        *_differences(*data, expected, "data."),
+        *_differences(data_a, data_b, expected, "data."),
     )
 
 

@@ -482,7 +482,7 @@ def compared_entries(
     """The value of the reference and of the other cell, how they differ, and the interval of that; beside
     "equivalent" it is the 90% one, and says so."""
     within = tables.within(interval)
-    if is_ratio:
+    if is_ratio and change is not None:
         values = [tables.number(one) for one in pair]
         difference = Entry(words("times", value=figure(change)), change)
     else:
