@@ -3,15 +3,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import platformdirs
 import pytest
 import torch
 
 from trainlab.data import fetch as loading
 from trainlab.data.fetch import load_images
-from trainlab.data.image_sets import BUNDLED_FOLDER, MNIST, ImageSet, idx_bytes
+from trainlab.data.image_sets import BUNDLED_FOLDER, IMAGE_SETS, MNIST, ImageSet, idx_bytes
 from trainlab.errors import ChecksumError, DataError, FetchError
-
-every_set = pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+from trainlab.machine.host import cache_folder
 
 
 @pytest.fixture(autouse=True)
@@ -34,18 +34,18 @@ def copy_bundle(folder: Path) -> Path:
     return Path(shutil.copytree(BUNDLED_FOLDER / "mnist", folder))
 
 
-@every_set
-def test_the_bundled_subset_has_images_and_labels_and_says_it_is_a_subset(name):
-    data = load_images(name, "bundled")
-    assert data.name == name
-    assert (data.source, data.is_subset, data.note) == ("bundled", True, "")
-    for split, num_samples in ((data.train, 6000), (data.test, 1000)):
-        assert split.inputs.shape == (num_samples, 1, 28, 28)
-        assert split.inputs.dtype == torch.uint8
-        assert split.targets.shape == (num_samples,)
-        assert split.targets.dtype == torch.int64
-        assert split.targets.unique().tolist() == list(range(10))
-    assert len(data.classes) == 10
+def test_the_bundled_subset_has_images_and_labels_and_says_it_is_a_subset():
+    for name in IMAGE_SETS:
+        data = load_images(name, "bundled")
+        assert data.name == name
+        assert (data.source, data.is_subset, data.note) == ("bundled", True, "")
+        for split, num_samples in ((data.train, 6000), (data.test, 1000)):
+            assert split.inputs.shape == (num_samples, 1, 28, 28)
+            assert split.inputs.dtype == torch.uint8
+            assert split.targets.shape == (num_samples,)
+            assert split.targets.dtype == torch.int64
+            assert split.targets.unique().tolist() == list(range(10))
+        assert len(data.classes) == 10
 
 
 def test_an_unknown_set_is_told_with_the_nearest_name():
@@ -53,34 +53,25 @@ def test_an_unknown_set_is_told_with_the_nearest_name():
         load_images("minst", "bundled")
 
 
-@every_set
-def test_auto_falls_back_to_the_bundle_and_notes_why(name):
-    data = load_images(name, "auto")
+def test_without_the_full_set_auto_takes_the_bundle_and_full_names_the_remedy():
+    data = load_images("mnist", "auto")
     assert (data.source, data.is_subset) == ("bundled", True)
     assert data.note.endswith("not fetched, TRAINLAB_OFFLINE is set")
-
-
-@every_set
-def test_full_that_cannot_be_had_names_the_remedy(name):
     told = "TRAINLAB_OFFLINE is set. Name a folder .* --data FOLDER, or use --data bundled"
     with pytest.raises(FetchError, match=told):
-        load_images(name, "full")
+        load_images("mnist", "full")
 
 
-@pytest.mark.parametrize("choice", ["auto", "full"])
-def test_a_filled_cache_is_read_without_fetching(bundle_as_full, cache, choice):
-    copy_bundle(cache / "mnist")
-    data = load_images("mnist", choice)
-    assert (data.source, data.is_subset, data.note) == ("cache", False, "")
-    assert len(data.train) == 6000
-
-
-@pytest.mark.parametrize("choice", ["auto", "full"])
-def test_a_cached_file_with_other_content_is_named(bundle_as_full, cache, choice):
-    changed = copy_bundle(cache / "mnist") / "t10k-labels-idx1-ubyte.gz"
+def test_a_filled_cache_is_read_without_fetching_and_verified(bundle_as_full, cache):
+    folder = copy_bundle(cache / "mnist")
+    for choice in ("auto", "full"):
+        data = load_images("mnist", choice)
+        assert (data.source, data.is_subset, data.note) == ("cache", False, "")
+        assert len(data.train) == 6000
+    changed = folder / "t10k-labels-idx1-ubyte.gz"
     changed.write_bytes(gzip.compress(idx_bytes(torch.zeros(1000, dtype=torch.uint8))))
     with pytest.raises(ChecksumError, match=r"t10k-labels-idx1-ubyte\.gz: SHA-256 is .*delete it"):
-        load_images("mnist", choice)
+        load_images("mnist", "auto")
 
 
 def test_a_folder_with_the_files_is_read_and_told_as_the_source(bundle_as_full, tmp_path):
@@ -90,28 +81,29 @@ def test_a_folder_with_the_files_is_read_and_told_as_the_source(bundle_as_full, 
     assert torch.equal(data.train.targets, load_images("mnist", "bundled").train.targets)
 
 
-@pytest.mark.parametrize("sub", ["mnist", "MNIST", "MNIST/raw", "raw"])
-def test_a_folder_of_several_sets_is_searched_as_others_lay_it_out(bundle_as_full, tmp_path, sub):
-    copy_bundle(tmp_path / "mine" / sub)
-    assert len(load_images("mnist", str(tmp_path / "mine")).train) == 6000
+def test_a_folder_of_several_sets_is_searched_as_others_lay_it_out(bundle_as_full, tmp_path):
+    for sub in ("mnist", "MNIST", "MNIST/raw", "raw"):
+        folder = copy_bundle(tmp_path / sub.replace("/", "-") / sub)
+        plain = folder / "t10k-labels-idx1-ubyte"
+        plain.write_bytes(gzip.decompress((folder / f"{plain.name}.gz").read_bytes()))
+        (folder / f"{plain.name}.gz").unlink()
+        assert len(load_images("mnist", str(tmp_path / sub.replace("/", "-"))).train) == 6000
 
 
-def test_a_folder_with_files_of_another_set_is_refused(bundle_as_full):
-    with pytest.raises(
-        ChecksumError, match=r"train-images-idx3-ubyte\.gz: SHA-256 is 03c237968cc2…"
+def test_a_folder_that_is_none_of_the_set_is_told_with_what_it_needs(bundle_as_full, tmp_path):
+    lacking = copy_bundle(tmp_path / "mine")
+    (lacking / "t10k-labels-idx1-ubyte.gz").unlink()
+    for folder, told in (
+        (BUNDLED_FOLDER / "fashion-mnist", r"ubyte\.gz: SHA-256 is 03c237968cc2…"),
+        (tmp_path / "none", "data: got .*none', must be full, bundled, auto or a folder"),
+        (lacking, r"mine: is not a folder with MNIST: needs .*, t10k-labels-idx1-ubyte \(or \.gz"),
     ):
-        load_images("mnist", str(BUNDLED_FOLDER / "fashion-mnist"))
+        with pytest.raises(DataError, match=told):
+            load_images("mnist", str(folder))
 
 
-def test_a_folder_that_is_not_there_is_told_with_the_choices(tmp_path):
-    told = "data: got .*none', must be full, bundled, auto or a folder"
-    with pytest.raises(DataError, match=told):
-        load_images("mnist", str(tmp_path / "none"))
-
-
-def test_a_folder_that_lacks_one_file_is_told_what_it_needs(bundle_as_full, tmp_path):
-    folder = copy_bundle(tmp_path / "mine")
-    (folder / "t10k-labels-idx1-ubyte.gz").unlink()
-    told = r"mine: is not a folder with MNIST: needs .*, t10k-labels-idx1-ubyte \(or \.gz of them\)"
-    with pytest.raises(DataError, match=told):
-        load_images("mnist", str(folder))
+def test_the_cache_is_the_platforms_unless_the_variable_moves_it(monkeypatch, tmp_path):
+    monkeypatch.delenv("TRAINLAB_CACHE")
+    assert cache_folder() == Path(platformdirs.user_cache_dir("trainlab"))
+    monkeypatch.setenv("TRAINLAB_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path

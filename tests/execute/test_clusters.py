@@ -116,7 +116,7 @@ def test_a_study_gives_what_it_gives_here(on: str, tiny_file: Path, tmp_path: Pa
         run_all(executor, there)
     assert {(trial.state, trial.attempt) for trial in there.trials()} == {("done", 1)}
     assert curves(there) == curves(here)
-    assert {trial.environment for trial in there.trials()} <= there.environments().keys()
+    assert {trial.environment for trial in there.trials()} <= there.environment_files().keys()
 
 
 @pytest.mark.cluster

@@ -72,7 +72,7 @@ def test_every_trial_is_run_once_and_a_mistake_fails_alone(
     assert set(children()) == before, "a process was left behind"
     for trial in (*run.trials(), *measured.trials()):
         assert trial.attempt == 1
-        assert trial.environment in run.environments()
+        assert trial.environment in run.environment_files()
         assert trial.state == ("failed" if trial.cell == "broken=true" else "done"), trial.id
         if trial.error is not None:
             assert trial.error.kind == "ArithmeticError"

@@ -306,7 +306,6 @@ def test_what_is_ours_is_not_blamed_on_the_user() -> None:
 def test_what_we_say_of_a_workload_has_a_chinese() -> None:
     for line in (
         "own.py:37: model: Own.forward gave None (is `return` missing?), must give a tensor",
-        "own.py:34: model: Own.__init__ does not call super().__init__(); make that its first line",
         "metrics.accuracy: targets are no classes; give metrics={} or your own",
         "own.py:33: tiny: data gave None (is `return` missing?), must be trainlab.Dataset",
         "Workload: has no field 'los'; did you mean loss?",

@@ -131,15 +131,14 @@ def _no_such_option(name: str, words: Sequence[str], options: Sequence[Option], 
 
 def _tell_error(error: Exception, lang: str) -> int:
     """Shows the user's mistakes in a line each, ours with a traceback; the exit code."""
-    from trainlab.record.trial_record import OF_RULES
     from trainlab.workloads.user_code import mistake_in
 
     mistake = mistake_in(error)
-    trace = "" if mistake is None or mistake.kind in OF_RULES else mistake.trace
+    trace = "" if mistake is None else mistake.own_traceback
     if isinstance(error, TrainlabError):
         _tell_mistake(str(error), str(error), trace, lang)
     elif mistake is not None:
-        _tell_mistake(str(mistake), mistake.message, trace, lang)
+        _tell_mistake(mistake.mistake, mistake.message, trace, lang)
     else:
         traceback.print_exception(error)
         tell("this is a defect of trainlab; please report the above", lang)

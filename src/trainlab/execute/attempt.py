@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from shutil import rmtree
 from typing import Any
 
 from trainlab.errors import MOST_SAID, Interrupted, said_by
@@ -24,7 +25,7 @@ from trainlab.train.callbacks import Progress
 from trainlab.train.checkpoints import CheckpointedTrial
 from trainlab.train.setup import Setup
 from trainlab.watching.script_process import ScriptError
-from trainlab.workloads.user_code import UserMistake, mistake_in
+from trainlab.workloads.user_code import mistake_in
 
 
 class Attempt:
@@ -119,7 +120,8 @@ class Attempt:
             self.folder.end(ended)
             self._is_open = False
             if ended.is_finished:
-                self.folder.remove_checkpoints()
+                # Nobody will go on with it.
+                rmtree(self.folder.resume_folder, ignore_errors=True)
 
     def interrupt(self) -> None:
         """Records that it was interrupted, where it has begun and not ended."""
@@ -158,19 +160,19 @@ def _failure(error: BaseException, place: str) -> Failure:
     where she makes the workload."""
     if isinstance(error, ScriptError):
         return error.failure
-    mistake = mistake_in(error, place)
-    if mistake is None:
-        mistake = UserMistake("", "", type(error).__name__, said_by(error), "")
+    failure = mistake_in(error, place)
+    if failure is None:
+        failure = Failure(kind=type(error).__name__, message=said_by(error), traceback="")
     lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
     cut = (line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
     texts = {
-        "message": mistake.message,
-        "traceback": mistake.trace or "".join(cut),
-        "line": mistake.line,
+        "message": failure.message,
+        "traceback": failure.traceback or "".join(cut),
+        "line": failure.line,
     }
     return Failure(
-        kind=OUT_OF_MEMORY if is_out_of_memory(error) else mistake.kind,
-        field=mistake.field,
+        kind=OUT_OF_MEMORY if is_out_of_memory(error) else failure.kind,
+        field=failure.field,
         # What is not valid Unicode, no file can hold.
         **{name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()},
     )

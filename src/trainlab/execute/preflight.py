@@ -21,8 +21,8 @@ from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
 from trainlab.watching.script_process import source_of
-from trainlab.workloads.user_code import mistake_in, told_place
-from trainlab.workloads.workload import Workload, line_in_file
+from trainlab.workloads.user_code import mistake_in, own_line, told_place
+from trainlab.workloads.workload import Workload
 
 OF_OPTIMIZER = (
     "optimizer",
@@ -165,7 +165,7 @@ def _model_problems(settings: Sequence[TrainSpec], workload: Workload) -> Iterat
             yield str(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
             reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
-            line = line_in_file(error, workload.model) or told_place(workload.place)
+            line = told_place(own_line(error, workload.place) or workload.place)
             yield f"model({written}): {line}{reason}"
 
 
@@ -176,7 +176,7 @@ def told_error(error: BaseException) -> dict[str, Any] | None:
     if isinstance(error, TrainlabError):
         return {"error": type(error).__name__, "lines": [str(error)]}
     if (mistake := mistake_in(error)) is not None:
-        return {"error": WorkloadError.__name__, "lines": [str(mistake)]}
+        return {"error": WorkloadError.__name__, "lines": [mistake.mistake]}
     return None
 
 

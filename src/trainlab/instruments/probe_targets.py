@@ -158,7 +158,7 @@ def probeable(setup: Setup) -> list[Probeable]:
         raise
     except (Exception, SystemExit) as error:
         mistake = mistake_in(error, setup.workload.place)
-        reason = f"{type(error).__name__}: {said_by(error)}" if mistake is None else str(mistake)
+        reason = f"{type(error).__name__}: {said_by(error)}" if mistake is None else mistake.mistake
         raise WorkloadError(f"{setup.workload.name}: cannot run a batch: {reason}") from error
     finally:
         watch.uninstall()

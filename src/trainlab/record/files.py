@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from trainlab.errors import RecordError
 from trainlab.spec.base import STEERING, plain_value
@@ -137,9 +137,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-
-
 class LineWriter:
     """A file of JSON lines; each is handed to the system before the next begins, or with others."""
 
@@ -154,7 +151,8 @@ class LineWriter:
     def write(self, *values: Mapping[str, Any]) -> None:
         """Appends a line each."""
         with writing(self.path):
-            self._stream.write("".join([f"{_encode(value)}\n" for value in values]))
+            for value in values:
+                self._stream.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
             self._stream.flush()
 
     def close(self) -> None:
@@ -179,7 +177,7 @@ def _object_in(content: bytes) -> dict[str, Any]:
     """A JSON object with its texts plain: without characters that would steer a terminal. ValueError."""
     try:
         text = content.decode("utf-8")
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -187,8 +185,3 @@ def _object_in(content: bytes) -> dict[str, Any]:
     # Most files hold no such character, neither as it is nor as its escape.
     plain: dict[str, Any] = plain_value(value) if "\\u" in text or STEERING.search(text) else value
     return plain
-
-
-def _refuse(name: str) -> NoReturn:
-    """Python reads NaN and Infinity, which JSON does not have and which are never written here."""
-    raise ValueError(f"{name} is no number in JSON")

@@ -3,13 +3,7 @@
 import base64
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-)
+from pydantic import ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from trainlab.record.schema import FileRecord, Record
 from trainlab.spec.probe import Quantity

@@ -1,6 +1,7 @@
 """The run folder: every file name of a run, how its files are written, read and proven unchanged."""
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
@@ -157,7 +157,15 @@ class TrialFolder:
         """Writes trial.json with the next attempt counted; what an earlier one left is set aside."""
         record = self.read()
         if record.attempt:
-            self._set_aside(record)
+            aside = self.set_aside(record.attempt)
+            make_folder(aside.path)
+            with writing(aside.path):
+                for path in self.path.iterdir():
+                    if path.suffix == ".part":  # half-written: nobody's record
+                        path.unlink()
+                    elif path not in (self.trial_file, self.attempts_folder, self.resume_folder):
+                        path.rename(aside.path / path.name)
+            write_json(aside.trial_file, record.model_dump(mode="json"))
         begun = record.next_attempt().model_copy(update=changes)
         write_json(self.trial_file, begun.model_dump(mode="json"))
         return begun
@@ -165,26 +173,6 @@ class TrialFolder:
     def set_aside(self, attempt: int) -> "TrialFolder":
         """Where an earlier attempt's files are once another has begun."""
         return TrialFolder(self.attempts_folder / str(attempt))
-
-    def earlier_attempts(self) -> "list[TrialFolder]":
-        """All that were set aside."""
-        return [TrialFolder(path) for path in self.attempts_folder.glob("*") if path.is_dir()]
-
-    def remove_checkpoints(self) -> None:
-        """The trial is finished: nobody will go on with it."""
-        rmtree(self.resume_folder, ignore_errors=True)
-
-    def _set_aside(self, record: TrialRecord) -> None:
-        """Moves what an attempt left into a folder of its own; a half-written file is nobody's record."""
-        aside = self.set_aside(record.attempt).path
-        make_folder(aside)
-        with writing(aside):
-            for part in self.path.glob(".*.part"):
-                part.unlink(missing_ok=True)
-            for path in self.path.iterdir():
-                if path not in (self.trial_file, self.attempts_folder, self.resume_folder):
-                    path.rename(aside / path.name)
-        write_json(aside / self.trial_file.name, record.model_dump(mode="json"))
 
     def readers(self) -> dict[Path, Callable[[], object]]:
         """Every record of a trial beside trial.json, and what reads and checks it."""
@@ -259,17 +247,18 @@ class RunFolder:
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
         name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', record.host) or 'host'}-{digest}"
         make_folder(self.environments_folder)
-        write_json(self.environments_folder / f"{name}.json", content)
+        write_json(self.machine(name).path, content)
         return name
+
+    def machine(self, name: str) -> RecordFile[Environment]:
+        """One that trials refer to by this name."""
+        return RecordFile(self.environments_folder / f"{name}.json", Environment)
 
     def environment_files(self) -> dict[str, RecordFile[Environment]]:
         """The machines of the run by name. In format 1 there was one, without a name."""
         files = sorted(self.environments_folder.glob("*.json"))
         files = files or list(self.path.glob("environment.json"))
         return {path.stem: RecordFile(path, Environment) for path in files}
-
-    def environments(self) -> dict[str, Environment]:
-        return {name: file.read() for name, file in self.environment_files().items()}
 
     def file_names(self) -> frozenset[str]:
         """The names of all files and folders there are: the run's own, and those of any trial."""
@@ -283,25 +272,20 @@ RUNS = Path("runs")
 
 def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
     """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
-    stem = (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
-    path, count = out or stem, 1
-    while out is None and path.exists():
-        count += 1
+    path = stem = out or (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+    for count in itertools.count(2):
+        if out is not None or not path.exists():
+            check_unused(path)
+            with writing(path):
+                path.mkdir(parents=True, exist_ok=True)
+                # Of those who try at once, it fails for all but one.
+                with suppress(FileExistsError):
+                    RunFolder(path).trials_folder.mkdir()
+                    break
+            if out is not None:
+                raise RecordError(f"{path}: another run has just taken it; choose another --out")
         path = stem.with_name(f"{stem.name}-{count}")
-    check_unused(path)
-    folder = RunFolder(path)
-    with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
-        try:
-            # Of those who try at once, it fails for all but one.
-            folder.trials_folder.mkdir()
-        except FileExistsError:
-            if out is None:
-                return create_run(out, name, now, base)
-            raise RecordError(
-                f"{path}: another run has just taken it; choose another --out"
-            ) from None
-    return folder
+    return RunFolder(path)
 
 
 def check_unused(path: Path) -> None:
@@ -343,23 +327,6 @@ def _runs_in(folder: Path) -> list[Path]:
     return sorted(study.parent for study in folder.glob("*/study.json") if study.is_file())
 
 
-COMMAND = r"""cd RUN
-find study.json environment* trials -maxdepth 2 \( -name '*.json' -o -name '*.jsonl' \) -print0 \
-  | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"""
-"""Gives the digest of all records, without trainlab."""
-
-
-@dataclass(frozen=True)
-class Digests:
-    """What the records of a run are, in a few characters; any change of a record changes them."""
-
-    all: str
-    """Of everything that reports are written from."""
-    parts: Mapping[str, str]
-    """Of `study.json`, of the machines and of each trial, by their paths in the run folder."""
-    num_files: int
-
-
 @dataclass(frozen=True)
 class Verification:
     """Whether the records of a run are as they were written."""
@@ -393,53 +360,57 @@ def _records(run: RunFolder) -> Iterator[tuple[Path, str | None, Callable[[], ob
     """Each file, its digest where another record holds it, and what reads it."""
     yield run.study_file, None, run.study
     machines = run.environment_files()
-    for file in machines.values():
-        yield file.path, None, file.read
-    planned: tuple[str, ...] = ()
+    trials = sorted(path.name for path in run.trials_folder.glob("*") if path.is_dir())
     with suppress(RecordError):
-        planned = run.study().trials
-    found = (path.name for path in run.trials_folder.glob("*") if path.is_dir())
-    for trial_id in dict.fromkeys((*planned, *sorted(found))):
+        trials = list(dict.fromkeys((*run.study().trials, *trials)))
+    for trial_id in trials:
         files, digests = run.trial(trial_id), dict[str, str]()
         yield files.trial_file, None, files.read
         with suppress(RecordError):
             record = files.read()
             digests = record.files
-            if record.environment is not None and record.environment not in machines:
-                machine = RecordFile(
-                    run.environments_folder / f"{record.environment}.json", Environment
-                )
-                machines[record.environment] = machine
-                yield machine.path, None, machine.read
+            if record.environment is not None:
+                machines.setdefault(record.environment, run.machine(record.environment))
         for path, read in files.readers().items():
             if path.name in digests or path.exists():
                 yield path, digests.get(path.name), read
+    for machine in machines.values():
+        yield machine.path, None, machine.read
+
+
+COMMAND = r"""cd RUN
+find study.json environment* trials -maxdepth 2 \( -name '*.json' -o -name '*.jsonl' \) -print0 \
+  | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"""
+"""Gives the digest of all records, without trainlab."""
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What the records of a run are, in a few characters; any change of a record changes them."""
+
+    all: str
+    """Of everything that reports are written from."""
+    parts: Mapping[str, str]
+    """Of `study.json`, of the machines and of each trial, by their paths in the run folder."""
+    num_files: int
 
 
 def run_digests(run: RunFolder) -> Digests:
-    """Reads every raw record of a run."""
-    paths = [
-        run.study_file,
-        *run.path.glob("environment.json"),
-        *run.environments_folder.glob("*.json"),
-    ]
+    """Reads every raw record of a run. A digest of several files is that of the lines that `sha256sum`
+    writes of them, in the order of their names' bytes."""
+    paths = [run.study_file, *run.path.glob("environment.json")]
+    paths += run.environments_folder.glob("*.json")
     paths += [p for p in run.trials_folder.glob("*/*") if p.suffix in (".json", ".jsonl")]
-    listed = {path.relative_to(run.path).as_posix(): sha256_of(path) for path in paths}
-    parts: dict[str, dict[str, str]] = {}
-    for name, digest in listed.items():
+    names = sorted((path.relative_to(run.path).as_posix() for path in paths), key=str.encode)
+    files = {name: sha256_of(run.path / name) for name in names}
+    lines: dict[str, str] = {}
+    for name, digest in files.items():
         # `trials/<id>` for a file of a trial, and the file itself for others.
-        parts.setdefault("/".join(name.split("/")[:2]), {})[name] = digest
-    return Digests(
-        all=_digest_of(listed),
-        parts={
-            part: files[part] if part in files else _digest_of(files)
-            for part, files in sorted(parts.items(), key=lambda one: one[0].encode())
-        },
-        num_files=len(listed),
-    )
+        part = "/".join(name.split("/")[:2])
+        lines[part] = lines.get(part, "") + f"{digest}  {name}\n"
+    digests = {p: files.get(p) or _sha256(text) for p, text in sorted(lines.items())}
+    return Digests(all=_sha256("".join(lines.values())), parts=digests, num_files=len(files))
 
 
-def _digest_of(files: Mapping[str, str]) -> str:
-    """Of the lines that `sha256sum` writes of the files, in the order of their names' bytes."""
-    names = sorted(files, key=str.encode)
-    return hashlib.sha256("".join(f"{files[n]}  {n}\n" for n in names).encode()).hexdigest()
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -2,13 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    PositiveInt,
-)
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.record.schema import FileRecord, Record
 
@@ -147,17 +141,8 @@ def num_at_the_end(num_steps: int) -> int:
 
 # diagnosis.json: what limits a script, what was tried to show it, and what came of it.
 
-LimitName = Literal[
-    "data",
-    "transfer",
-    "optimizer",
-    "evaluation",
-    "logging",
-    "between",
-    "batch_size",
-    "threads",
-    "memory",
-]
+PartName = Literal["data", "transfer", "optimizer", "evaluation", "logging", "between"]
+LimitName = Literal[PartName, "batch_size", "threads", "memory"]
 """What may limit a script; where nothing of it does, the model's own arithmetic does."""
 LimitVerdict = Literal["confirmed", "refuted", "cannot tell", "not tried"]
 

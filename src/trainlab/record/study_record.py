@@ -1,9 +1,7 @@
 """study.json, environments/*.json and events/*.jsonl: what was asked, on which machines, how far it got."""
 
-import json
-from collections.abc import Iterator
+from collections import Counter
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +10,6 @@ from pydantic import ValidationError
 from trainlab.errors import RecordError
 from trainlab.record.schema import FileRecord, Record, TrialId, first_problem
 from trainlab.spec import Study
-from trainlab.spec.base import plain_value
 
 
 class GroupRecord(Record):
@@ -140,28 +137,18 @@ class EventReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._offsets: dict[Path, int] = {}
+        self._offsets: Counter[Path] = Counter()
 
     def new(self) -> list[Event]:
-        """In the order of their times; lines that are no events of ours are passed over."""
-        paths = sorted(self._folder.glob("*.jsonl"))
-        return sorted(
-            (event for path in paths for event in self._read(path)), key=lambda event: event.at
-        )
-
-    def _read(self, path: Path) -> Iterator[Event]:
-        start = self._offsets.get(path, 0)
-        try:
+        """In the order of their times; lines that this version does not know are passed over."""
+        events = []
+        for path in sorted(self._folder.glob("*.jsonl")):
             with path.open("rb") as stream:
-                stream.seek(start)
+                stream.seek(self._offsets[path])
                 content = stream.read()
-        except OSError:
-            return
-        complete = content[: content.rfind(b"\n") + 1]
-        self._offsets[path] = start + len(complete)
-        for line in complete.splitlines():
-            with suppress(ValueError, RecursionError):
-                event = Event.model_validate(plain_value(json.loads(line)))
-                datetime.fromisoformat(event.at)
-                if event.trials or event.kind in ("starting", "ready"):
-                    yield event
+            complete = content[: content.rfind(b"\n") + 1]
+            self._offsets[path] += len(complete)
+            for line in complete.splitlines():
+                with suppress(ValidationError):
+                    events.append(Event.model_validate_json(line))
+        return sorted(events, key=lambda event: event.at)

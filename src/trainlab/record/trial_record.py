@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt
 
+from trainlab.plan import Trial, Watch
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.schema import FileRecord, Note, Record, TrialId
 from trainlab.spec.settings import Scalar
@@ -12,15 +13,6 @@ State = Literal["pending", "running", "done", "diverged", "interrupted", "failed
 """Where a trial stands; all but the first two are final."""
 
 FINISHED = ("done", "diverged")
-
-OUTCOME = frozenset(
-    {
-        *("format", "state", "attempt", "environment", "resolved", "data", "started", "ended"),
-        *("total_s", "epochs_done", "steps_done", "final", "diverged_at_step", "error", "notes"),
-        *("load", "diverged_loss", "token", "files"),
-    }
-)
-"""Fields that are filled in when a trial runs; all others are known when it is planned."""
 
 
 class DataRecord(Record):
@@ -50,8 +42,11 @@ class Failure(Record):
     def mistake(self) -> str:
         """The user's mistake in a line: what raised it, or which rule the workload breaks; empty where
         neither."""
-        is_told = self.field or self.kind in OF_RULES
-        return mistake_line(self.line, self.field, self.kind, self.message) if is_told else ""
+        if not self.field and self.kind not in OF_RULES:
+            return ""
+        first = self.message.partition("\n")[0]
+        told = first if self.kind in OF_RULES else f"{self.field} raised {self.kind}: {first}"
+        return f"{self.line}: {told}" if self.line else told
 
     @property
     def own_traceback(self) -> str:
@@ -66,13 +61,6 @@ SCRIPT_EXIT = "ScriptExit"
 """The kind of failure of a script that ended with an exit code other than 0."""
 OF_RULES = ("WorkloadError", "DataError", "SpecError", SCRIPT_EXIT)
 """Errors that say themselves what is wrong, and where."""
-
-
-def mistake_line(line: str, field: str, kind: str, message: str) -> str:
-    """A mistake of the user's: where, in which field of the workload, and what was raised there."""
-    first = message.partition("\n")[0]
-    told = first if kind in OF_RULES else f"{field} raised {kind}: {first}"
-    return f"{line}: {told}" if line else told
 
 
 class TrialRecord(FileRecord):
@@ -90,7 +78,7 @@ class TrialRecord(FileRecord):
     """As asked, defaults filled in."""
     cost: dict[str, Any] | None = None
     """How the cost was to be measured, for a cost trial."""
-    watch: Literal["steps", "operators", "layers"] | None = None
+    watch: Watch | None = None
     """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
     again: bool = False
     """The second of an A/A pair: the same cell measured twice."""
@@ -129,7 +117,7 @@ class TrialRecord(FileRecord):
 
     def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
-        planned = self.model_dump(include=self.model_fields_set - OUTCOME)
+        planned = self.model_dump(include=self.model_fields_set & Trial.model_fields.keys())
         return TrialRecord(**planned, attempt=self.attempt + 1)
 
     @property

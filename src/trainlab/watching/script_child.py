@@ -326,7 +326,7 @@ def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str
     mistake = mistake_in(error, "" if script is None else str(script))
     assert mistake is not None
     found = {"kind": mistake.kind, "message": mistake.message, "line": mistake.line}
-    return found | {"trace": mistake.trace[-LONGEST_TRACE:]}
+    return found | {"trace": mistake.traceback[-LONGEST_TRACE:]}
 
 
 class Interrupts:

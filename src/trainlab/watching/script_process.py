@@ -131,7 +131,7 @@ class ScriptProcess:
             torchrun = ["-m", "trainlab.watching.script_process", "--standalone"]
             python += [*torchrun, f"--nproc-per-node={script.processes}"]
         # Attempts whose driver was killed were not put in order.
-        for attempt in folder.earlier_attempts():
+        for attempt in map(TrialFolder, folder.attempts_folder.glob("*")):
             clear_workplace(attempt.work_folder.absolute(), self._origin)
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(

@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import pickle
 import sys
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +16,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.workloads.reference import BUILTIN, check_reference, with_name
-from trainlab.workloads.user_code import FILE
+from trainlab.workloads.user_code import FILE, own_line
 from trainlab.workloads.workload import Workload
 
 
@@ -54,11 +53,7 @@ def _from_file(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        frames = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in frames if Path(frame.filename) == path.resolve()]
-        if isinstance(error, SyntaxError) and error.filename == str(path):
-            lines = [error.lineno]
-        where = f"{path}:{lines[-1]}" if lines else str(path)
+        where = own_line(error, str(path)) or path
         raise WorkloadError(f"{where}: {_error_text(error)}") from error
     return module
 

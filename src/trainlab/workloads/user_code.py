@@ -5,7 +5,6 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from trainlab.errors import MOST_SAID, Interrupted, said_by
-from trainlab.record.trial_record import mistake_line
+from trainlab.record.trial_record import Failure
 
 Item = TypeVar("Item")
 
@@ -73,52 +72,29 @@ def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
         yield item
 
 
-@dataclass(frozen=True)
-class UserMistake:
-    """An error of the user's code, as it is told."""
-
-    field: str
-    """What of the workload ran."""
-    line: str
-    """`file.py:12`, the innermost line of hers; empty where only libraries were at work."""
-    kind: str
-    message: str
-    trace: str
-    """From her file on."""
-
-    def __str__(self) -> str:
-        return mistake_line(self.line, self.field, self.kind, self.message)
-
-
-def mistake_in(error: BaseException | None, place: str = "") -> UserMistake | None:
-    """The mistake that an error is, or was raised from; None where the user's code raised nothing. `place`:
-    where she makes the workload, which stands for a line of hers where only libraries were at work."""
+def mistake_in(error: BaseException | None, place: str = "") -> Failure | None:
+    """The user's mistake that an error is, or was raised from, with its traceback from her file on; None
+    where her code raised nothing. `place`: where she makes the workload, which stands for a line of hers
+    where only libraries were at work."""
     while error is not None and not hasattr(error, FIELD):
         error = error.__cause__
     if error is None:
         return None
-    if (sent := SENT.search(said_by(error))) is not None:
-        return _sent_mistake(error, sent["trace"])
-    return UserMistake(
-        field=getattr(error, FIELD),
-        line=own_line(error, place) or Path(place).name,
-        kind=type(error).__name__,
-        message=said_by(error),
-        trace=own_traceback(error) if own_line(error, place) else "",
-    )
-
-
-def _sent_mistake(error: BaseException, trace: str) -> UserMistake:
-    """One that came as text from a process that fetches data."""
-    frames = [one for one in SENT_FRAME.finditer(trace) if is_own(one["file"])]
-    message = SENT_FRAME.sub("", trace).strip()
-    kind = type(error).__name__
-    return UserMistake(
-        field=getattr(error, FIELD),
-        line=f"{Path(frames[-1]['file']).name}:{frames[-1]['line']}" if frames else "",
+    kind, message = type(error).__name__, said_by(error)
+    line = own_line(error, place)
+    trace = own_traceback(error) if line else ""
+    if (sent := SENT.search(message)) is not None:  # as text from a process that fetches data
+        frames = [one for one in SENT_FRAME.finditer(sent["trace"]) if is_own(one["file"])]
+        message = SENT_FRAME.sub("", sent["trace"]).strip()
+        trace = "".join(one[0] for one in frames) + f"{message}\n"
+        message = message.removeprefix(f"{kind}: ")
+        line = f"{Path(frames[-1]['file']).name}:{frames[-1]['line']}" if frames else ""
+    return Failure(
         kind=kind,
-        message=message.removeprefix(f"{kind}: "),
-        trace="".join(one[0] for one in frames) + f"{message}\n",
+        message=message,
+        traceback=trace,
+        field=getattr(error, FIELD),
+        line=line or Path(place).name,
     )
 
 
@@ -127,11 +103,11 @@ def own_line(error: BaseException, place: str = "") -> str:
     is installed is where her workload, of this place, is in it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    library = _library_of(place)
+    library = library_of(place)
     own = [
         one
         for one in traceback.extract_tb(error.__traceback__)
-        if is_own(one.filename) and _library_of(one.filename) in ("", library)
+        if is_own(one.filename) and library_of(one.filename) in ("", library)
     ]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
@@ -152,11 +128,6 @@ def own_traceback(error: BaseException) -> str:
     return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
 
 
-def is_hers(file: str) -> bool:
-    """Whether a file is the user's, and not of a library."""
-    return is_own(file) and not _library_of(file) and Path(file).is_file()
-
-
 def told_place(place: str) -> str:
     """`file.py:12: ` for the beginning of an error line; empty where there is no place."""
     return f"{Path(place).name}: " if place else ""
@@ -169,19 +140,17 @@ def gave(value: object) -> str:
 
 def is_own(file: str) -> bool:
     """Whether a file is the user's, or of a library that she uses beside torch."""
-    if file.startswith("<frozen "):
-        return False
     path, (of_torch, of_python) = Path(file), _folders_of_torch_and_python()
-    if not _library_of(file) and any(map(path.is_relative_to, of_python)):
+    if file.startswith("<frozen ") or any(map(path.is_relative_to, (OURS, *of_torch))):
         return False
-    return not any(map(path.is_relative_to, (OURS, *of_torch)))
+    return bool(library_of(file)) or not any(map(path.is_relative_to, of_python))
 
 
-def _library_of(file: str) -> str:
+def library_of(file: str) -> str:
     """`torchmetrics` for a file of an installed package; empty for any other."""
     parts = Path(file).parts
     homes = [n for n, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
-    return parts[homes[-1] + 1].partition(".py")[0] if homes and homes[-1] + 1 < len(parts) else ""
+    return parts[homes[-1] + 1].partition(".py")[0] if homes else ""
 
 
 def _is_ours(trace: TracebackType) -> bool:

@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import inspect
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -19,7 +18,7 @@ from trainlab.data.dataset import PLACE, Dataset, tells_names
 from trainlab.errors import WorkloadError
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.settings import Scalar
-from trainlab.workloads.user_code import DATA, MODEL, gave, is_hers, told_place
+from trainlab.workloads.user_code import DATA, MODEL, gave, is_own, library_of, told_place
 
 
 @runtime_checkable
@@ -179,43 +178,38 @@ class Workload:
             if not isinstance(given := getattr(self, name), Mapping):
                 problem = f"{name}: is a {type(given).__name__}, must be a mapping from {rule}"
                 raise WorkloadError(f"{self.name}: {problem}")
-        for problem in self._problems():
+        for problem in (*self._misfits(), *self._contradictions()):
             raise WorkloadError(f"{self.name}: {problem}")
 
-    def _problems(self) -> Iterator[str]:
+    def _misfits(self) -> Iterator[str]:
+        """Fields that are not what is due there."""
         if isinstance(self.model, nn.Module):
             kind = type(self.model).__name__
             remedy = f"give what makes one, as model={kind} or model=lambda: {kind}(...)"
             yield f"model: is a {kind}, which all trials would share; {remedy}"
-        for name in ("model", "step", "evaluate", "update", "optimizer"):
-            value = getattr(self, name)
-            if value is None and name == "model":
-                yield "model: is None, must be a function"
-            elif value is not None and not callable(value):
-                yield f"{name}: is a {type(value).__name__}, must be a function"
-        yield from self._misfits()
-
-    def _misfits(self) -> Iterator[str]:
-        # Classes where one of them is due, and metrics that are none.
-        given = {"loss": self.loss, **{f"metrics.{n}": one for n, one in self.metrics.items()}}
-        for name, one in given.items():
-            if isinstance(one, type) and issubclass(one, nn.Module | OfWholeSet):
-                yield f"{name}: is the class {one.__name__}; make one: {one.__name__}(…)"
-            elif one is not None and not callable(one) and not isinstance(one, WholeMetric):
-                yield f"{name}: is a {type(one).__name__}, must be a function"
+        if self.model is None:
+            yield "model: is None, must be a function"
         if not callable(self.data) and not isinstance(self.data, Dataset):
             kind = "None" if self.data is None else f"a {type(self.data).__name__}"
             yield f"data: is {kind}, must be a trainlab.Dataset or a function that gives one"
-        if isinstance(self.loss, nn.Module):
-            names = [name for name, one in self.loss.named_parameters() if one.requires_grad]
-            if names:
-                rule = "which nothing would train; keep them in the model and use step"
-                yield f"loss: has parameters of its own, {', '.join(names)}, {rule}"
-        if "loss" in self.metrics:
-            yield "metrics.loss: the loss is recorded by itself; rename it"
-        yield from self._contradictions()
+        names = ("model", "loss", "step", "evaluate", "update", "optimizer")
+        given = {name: getattr(self, name) for name in names}
+        given |= {f"metrics.{name}": metric for name, metric in self.metrics.items()}
+        for name, one in given.items():
+            is_measure = name == "loss" or name.startswith("metrics.")
+            if is_measure and isinstance(one, type) and issubclass(one, nn.Module | OfWholeSet):
+                yield f"{name}: is the class {one.__name__}; make one: {one.__name__}(…)"
+            elif one is not None and not callable(one) and not isinstance(one, WholeMetric):
+                yield f"{name}: is a {type(one).__name__}, must be a function"
 
     def _contradictions(self) -> Iterator[str]:
+        """Fields that do not go together."""
+        learnt = self.loss.named_parameters() if isinstance(self.loss, nn.Module) else ()
+        if names := [name for name, one in learnt if one.requires_grad]:
+            rule = "which nothing would train; keep them in the model and use step"
+            yield f"loss: has parameters of its own, {', '.join(names)}, {rule}"
+        if "loss" in self.metrics:
+            yield "metrics.loss: the loss is recorded by itself; rename it"
         ways = [one for one in ("loss", "step", "update") if getattr(self, one) is not None]
         if len(ways) != 1:
             has = " and ".join(ways) if ways else "none of them"
@@ -313,35 +307,24 @@ class Workload:
         """The untrained model with these parameters."""
         with MODEL:
             model = self.model(**parameters)
-        if isinstance(model, nn.Module) and not hasattr(model, "_modules"):
-            rule = "does not call super().__init__(); make that its first line"
-            raise WorkloadError(
-                f"{told_place(line_of(type(model).__init__))}model: {type(model).__name__}.__init__ {rule}"
-            )
         if isinstance(model, Mapping) and not isinstance(model, nn.Module):
             model = nn.ModuleDict(model)
         if not isinstance(model, nn.Module):
             where = told_place(line_of(self.model) or self.place)
             raise WorkloadError(f"{where}{self.name}: model gave {gave(model)}, must be nn.Module")
-        _check_own(model)
+        learned = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        shared = [name for name, one in learned.items() if _LEARNED.get(id(one)) is one]
+        if shared:
+            raise WorkloadError(
+                f"model: {shared[0]} is a parameter of an earlier model, which all trials would share; "
+                "make all layers anew in each call"
+            )
+        _LEARNED.update({id(one): one for one in learned.values()})
         return model
 
 
 _LEARNED: WeakValueDictionary[int, nn.Parameter] = WeakValueDictionary()
-"""The parameters of the models that there are."""
-
-
-def _check_own(model: nn.Module) -> None:
-    """WorkloadError where a model learns by parameters of an earlier one: trials would go on from each
-    other."""
-    learned = {name: one for name, one in model.named_parameters() if one.requires_grad}
-    shared = [name for name, one in learned.items() if _LEARNED.get(id(one)) is one]
-    if shared:
-        raise WorkloadError(
-            f"model: {shared[0]} is a parameter of an earlier model, which all trials would share; make "
-            "all layers anew in each call"
-        )
-    _LEARNED.update({id(one): one for one in learned.values()})
+"""The parameters of the models that there are: trials that share some would go on from each other."""
 
 
 def _parameters_of(own: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -402,21 +385,14 @@ def _instructions(part: object) -> bytes:
     return b"".join(_instructions(one) for one in codes if one is not None)
 
 
-def line_in_file(error: BaseException, part: object) -> str:
-    """`file.py:12: ` for the last line of a part's own file that an error came from; empty if none."""
-    file = _file_of(part)
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if file and Path(frame.filename) == file]
-    return f"{file.name}:{lines[-1]}: " if file and lines else ""
-
-
 def line_of(part: object) -> str:
     """`folder/file.py:12`, where a function of the user's begins; empty for one that is not hers."""
     part = part.func if isinstance(part, partial) else part
     code = getattr(inspect.unwrap(part) if callable(part) else part, "__code__", None)
-    if not isinstance(code, CodeType) or not is_hers(code.co_filename):
+    if not isinstance(code, CodeType) or not is_own(code.co_filename):
         return ""
-    return f"{code.co_filename}:{code.co_firstlineno}"
+    is_hers = not library_of(code.co_filename) and Path(code.co_filename).is_file()
+    return f"{code.co_filename}:{code.co_firstlineno}" if is_hers else ""
 
 
 class Scale:
