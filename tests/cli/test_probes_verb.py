@@ -10,7 +10,7 @@ import pytest
 from command import Verb
 from training import HomedSetup
 from trainlab.errors import SpecError
-from trainlab.instruments.probe_targets import check_selectors, probeable
+from trainlab.instruments.probe_listing import check_selectors, probeable
 from trainlab.spec.probe import probe_of
 
 

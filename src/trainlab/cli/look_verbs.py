@@ -29,7 +29,7 @@ from trainlab.words import Words
 from trainlab.workloads.reference import BUILTIN
 
 if TYPE_CHECKING:
-    from trainlab.instruments.probe_targets import Probeable
+    from trainlab.instruments.probe_listing import Probeable
 
 HOME = Path("runs")
 """Where `trainlab run` puts them."""
@@ -247,7 +247,7 @@ class ProbesVerb(Verb):
 
 
 def _probeables(study: Study) -> "list[Probeable]":
-    from trainlab.instruments.probe_targets import probeable
+    from trainlab.instruments.probe_listing import probeable
     from trainlab.plan import Trial
     from trainlab.train.loader import Loader
     from trainlab.train.setup import set_up

@@ -9,7 +9,7 @@ import torch
 from trainlab import errors
 from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import SpecError, TrainlabError, WorkloadError, said_by
-from trainlab.instruments.probe_targets import check_selectors
+from trainlab.instruments.probe_listing import check_selectors
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
 from trainlab.machine.process_state import prepare_process

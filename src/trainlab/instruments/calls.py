@@ -7,7 +7,7 @@ of ours is in torch's way, so that the compiler compiles the user's code and not
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -138,9 +138,8 @@ class CallWatch:
             return result
 
         self._patches.put(nn.Module, "__call__", call)
-        if (
-            self._sees_functions
-        ):  # of which a mode does not see those with a backward pass of their own
+        if self._sees_functions:
+            # A mode does not see those with a backward pass of their own.
             self._patches.put(_SingleLevelFunction, "apply", classmethod(self._apply_called))
         for _, module, name in compiled_functions(self._model):
             compiled = self._compiled_function(name, getattr(module, name))
@@ -153,18 +152,16 @@ class CallWatch:
             self._patches.close()
             self._patches = None
 
-    def start_watching(self) -> None:
-        """From here on every call is seen, of whatever module; calls are numbered from 1 again."""
-        self._numbers.clear()
-        self._open.clear()
-        self._is_inside_call = self._goes_on = False
-        self._watch()
-
-    def go_on_watching(self) -> None:
-        """After a stop within an update of several passes: calls go on being numbered. Outside of modules,
-        what runs without gradients is not seen: optimizers, and what clips or averages."""
-        self._goes_on = True
-        self._watch()
+    def start_watching(self, *, goes_on: bool = False) -> None:
+        """From here on every call is seen, of whatever module; calls are numbered from 1 again, unless an
+        update of several passes `goes_on`. Outside of modules, what then runs without gradients is not
+        seen: optimizers, and what clips or averages."""
+        if not goes_on:
+            self._numbers.clear()
+            self._open.clear()
+            self._is_inside_call = False
+        self._goes_on, self._is_watching = goes_on, self._patches is not None
+        self._switch_mode(on=True)
 
     def stop_watching(self) -> None:
         """No call is seen any more."""
@@ -180,10 +177,6 @@ class CallWatch:
         if result is not None:
             self._ended(result)
         self._entered.close()
-
-    def _watch(self) -> None:
-        self._is_watching = self._patches is not None
-        self._switch_mode(on=True)
 
     @contextmanager
     def _out_of_the_way(self) -> Iterator[None]:
@@ -213,10 +206,17 @@ class CallWatch:
     def _function_called(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Stands in for every torch function."""
+        """Stands in for every torch function, named as a user would write it: relu, getitem, T."""
+        name: str = getattr(function, "__name__", type(function).__name__)
+        if name in ("__get__", "__set__", "__delete__"):
+            attribute: str = getattr(getattr(function, "__self__", None), "__name__", "")
+            name = attribute if name == "__get__" and attribute in TENSOR_PROPERTIES else ""
+        elif name.startswith("__") and name.endswith("__"):
+            name = name[2:-2]
         is_beside_passes = self._goes_on and not self._open and not torch.is_grad_enabled()
-        name = "" if self._is_inside_call or is_beside_passes else _name_of(function)
-        return self._run(name, function, args, kwargs) if name else function(*args, **kwargs)
+        if not name or self._is_inside_call or is_beside_passes:
+            return function(*args, **kwargs)
+        return self._run(name, function, args, kwargs)
 
     def _apply_called(self, cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Stands in for the `apply` of every custom autograd function."""
@@ -309,15 +309,6 @@ class _FunctionMode(TorchFunctionMode):
         if torch.compiler.is_compiling():  # a function that no module holds: nothing of ours in it
             return func(*args, **kwargs or {})
         return self.function_called(func, args, kwargs or {})
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    """As a user would write it: relu, getitem, T; empty for properties that are no operation."""
-    name: str = getattr(function, "__name__", type(function).__name__)
-    if name in ("__get__", "__set__", "__delete__"):
-        attribute: str = getattr(getattr(function, "__self__", None), "__name__", "")
-        return attribute if name == "__get__" and attribute in TENSOR_PROPERTIES else ""
-    return name[2:-2] if name.startswith("__") and name.endswith("__") else name
 
 
 def types_of(module: nn.Module) -> tuple[str, ...]:
@@ -420,7 +411,7 @@ class Observer:
         """The forward or the backward pass of a call."""
 
     def pass_ends(self, cost: PassCost) -> None:
-        """The same."""
+        """That pass."""
 
 
 class CallRecorder(CallListener):
@@ -482,12 +473,9 @@ class CallRecorder(CallListener):
             self._sources.update(dict.fromkeys(unknown, BATCH))
         call.inputs = {self._sources[tensor] for tensor in inputs if tensor in self._sources}
         self._sources.update(dict.fromkeys(outputs, len(self.calls)))
-        self._claim(outputs, call.backward)
         self.calls.append(call)
-
-    def _claim(self, outputs: Iterable[Tensor], cost: PassCost) -> None:
-        """The nodes from these outputs back to those of earlier calls are the call's backward pass."""
-        begins, ends = partial(self.observer.pass_begins, cost), self.observer.pass_ends
+        # The nodes from the outputs back to those of earlier calls are the call's backward pass.
+        begins, ends = partial(self.observer.pass_begins, call.backward), self.observer.pass_ends
         waiting = [output.grad_fn for output in outputs]
         while waiting:
             node: Any = waiting.pop()
@@ -495,7 +483,7 @@ class CallRecorder(CallListener):
                 continue
             self._claimed.add(node)
             node.register_prehook(lambda grads: begins())
-            node.register_hook(lambda inputs, outputs: ends(cost))
+            node.register_hook(lambda inputs, outputs: ends(call.backward))
             waiting += [next_node for next_node, _ in node.next_functions]
 
     def _parameters_of(self, module: nn.Module) -> set[int]:

@@ -1,6 +1,7 @@
 """Channels: each is one probe at one layer or parameter, with what it has seen so far."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -102,11 +103,6 @@ class Channel:
         if not self.fired:
             self.why_not = why
 
-    def period(self, epoch: int, step: int, num_steps: int) -> "Period":
-        """The period so far, still on the device."""
-        numbers = self.reduction.numbers()
-        return Period(self, numbers, epoch, step, num_steps, self.in_period, self.num_elements)
-
     def reset(self) -> None:
         """The next period begins."""
         self.reduction.reset()
@@ -118,38 +114,39 @@ class Channel:
         return FiredRecord(**told | {"shapes": [list(shape) for shape in self.shapes]})
 
 
-@dataclass
 class Period:
-    """The numbers of one period of a channel, on their way to the record."""
+    """What a channel has reduced in a period that is over, or so far: its numbers stay on the device until
+    `move_to_host`."""
 
-    channel: Channel
-    numbers: Tensor
-    """A row per trial."""
-    epoch: int
-    step: int
-    num_steps: int
-    fired: int
-    count: int
+    def __init__(
+        self, channel: Channel, epoch: int, step: int, num_steps: int, lanes: list[int]
+    ) -> None:
+        """`lanes`: the trials that were in it."""
+        self._channel, self._epoch, self._step, self._num_steps = channel, epoch, step, num_steps
+        self._fired, self._count = channel.in_period, channel.num_elements
+        self.lanes = lanes
+        self.numbers = channel.reduction.numbers()
+        """A row per trial."""
 
     def record(self, lane: int) -> ProbeRecord:
         """The line of one trial."""
-        spec = self.channel.spec
+        spec = self._channel.spec
         row: list[float] = self.numbers[lane].tolist()
-        result = self.channel.reduction.read(row, self.count, self.fired)
+        result = self._channel.reduction.read(row, self._count, self._fired)
         value = None if isinstance(result, HistogramRecord) else result
         finite = value is not None and math.isfinite(value)
         return ProbeRecord(
             probe=str(spec),
-            layer=self.channel.layer,
-            call=self.channel.call,
+            layer=self._channel.layer,
+            call=self._channel.call,
             quantity=spec.quantity,
             reducer=spec.reducer,
             every=str(spec.every),
-            epoch=self.epoch,
-            step=self.step,
-            num_steps=self.num_steps,
-            fired=self.fired,
-            count=self.count,
+            epoch=self._epoch,
+            step=self._step,
+            num_steps=self._num_steps,
+            fired=self._fired,
+            count=self._count,
             value=value if finite else None,
             # `nan`, `inf` or `-inf`, as Python spells them.
             not_finite=None if value is None or finite else str(value),  # type: ignore[arg-type]
@@ -158,14 +155,14 @@ class Period:
 
 
 def move_to_host(periods: Sequence[Period]) -> None:
-    """Their numbers, all at once."""
-    groups: dict[tuple[torch.device, torch.dtype], list[Period]] = {}
+    """Their numbers, all at once: every transfer waits for the device."""
+    groups: defaultdict[tuple[torch.device, torch.dtype], list[Period]] = defaultdict(list)
     for period in periods:
-        groups.setdefault((period.numbers.device, period.numbers.dtype), []).append(period)
+        groups[period.numbers.device, period.numbers.dtype].append(period)
     for group in groups.values():
-        parts = [period.numbers for period in group]
-        moved = torch.cat([part.flatten() for part in parts]).cpu()
-        for period, row in zip(group, moved.split([part.numel() for part in parts]), strict=True):
+        sizes = [period.numbers.numel() for period in group]
+        moved = torch.cat([period.numbers.flatten() for period in group]).cpu()
+        for period, row in zip(group, moved.split(sizes), strict=True):
             period.numbers = row.view(period.numbers.shape)
 
 
@@ -215,10 +212,16 @@ class Channels:
         place = len(known)
         if kind != "parameter":
             place = self._places.setdefault((layer, call), len(self._places))
-        slope, asked = _slope_of(spec, types) if spec.quantity == "local_grad" else None, spec
-        if slope is SLOPES["relu"] and spec.reducer in ("sum", "sq_sum"):
-            # 1 where the output is positive, else 0: counted, so that it is a whole number.
-            slope, asked = None, spec.model_copy(update={"reducer": "positive_count"})
+        slope, asked = None, spec
+        if spec.quantity == "local_grad":
+            if (name := slope_name(types)) is None:
+                problem = f"local_grad of {types[0].lower().rstrip('_')} is not known; it is for "
+                remedy = "probe grad_input for the gradient that flows through"
+                raise SpecError([f"probe {spec}: {problem}{', '.join(SLOPES)}; {remedy}"])
+            slope = SLOPES[name]
+            if name == "relu" and spec.reducer in ("sum", "sq_sum"):
+                # 1 where the output is positive, else 0: counted, so that it is a whole number.
+                slope, asked = None, spec.model_copy(update={"reducer": "positive_count"})
         reduction = reduction_for(asked, self._own[spec])
         channel = Channel(spec, layer, call, types, kind, place, reduction, owner, slope)
         if (before := self._earlier.pop((str(spec), layer, call), None)) is not None:
@@ -239,7 +242,7 @@ class Channels:
 
     def all(self) -> list[Channel]:
         """Those that came up so far."""
-        return [channel for spec in self._by_spec for channel in self.of(spec)]
+        return [channel for known in self._by_spec.values() for channel in known.values()]
 
     def proof(self) -> list[FiredRecord]:
         """What each saw, here and in earlier attempts."""
@@ -260,13 +263,17 @@ class Channels:
         """Reduces a tensor; `lane_dim` is its dimension of trials, None where it has none."""
         kind, reduction = self._device.type, channel.reduction
         if isinstance(reduction, DeadUnits) and reduction.dimension is None:
-            reduction.dimension = self._unit_dimension(channel, values)
+            if not self._is_vectorised:
+                reduction.dimension = unit_dimension(channel.types, values)
+            elif channel.at in self.units:
+                reduction.dimension = self.units[channel.at]
+            else:
+                raise Unsuited("not_probed_alike")
+        is_cast = torch.is_autocast_enabled(kind)
         with (
             torch._C.DisableTorchFunction(),
             torch.no_grad(),
-            torch.autocast(kind, enabled=False)
-            if torch.is_autocast_enabled(kind)
-            else nullcontext(),
+            torch.autocast(kind, enabled=False) if is_cast else nullcontext(),
         ):
             values = values.detach()
             if channel.slope is not None:
@@ -282,19 +289,3 @@ class Channels:
             channel.fires(shape, self.step, self.step)
         else:
             self.in_step.append((channel, shape))
-
-    def _unit_dimension(self, channel: Channel, values: Tensor) -> int:
-        if not self._is_vectorised:
-            return unit_dimension(channel.types, values)
-        if channel.at not in self.units:
-            raise Unsuited("not_probed_alike")
-        return self.units[channel.at]
-
-
-def _slope_of(spec: ProbeSpec, types: Sequence[str]) -> Callable[[Tensor], Tensor]:
-    """A layer's own derivative as a function of its output; SpecError where none is known."""
-    if (name := slope_name(types)) is not None:
-        return SLOPES[name]
-    problem = f"local_grad of {types[0].lower().rstrip('_')} is not known; it is for "
-    remedy = "probe grad_input for the gradient that flows through"
-    raise SpecError([f"probe {spec}: {problem}{', '.join(SLOPES)}; {remedy}"])

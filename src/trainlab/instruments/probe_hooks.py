@@ -5,6 +5,7 @@ graph, so neither the losses nor in-place layers are disturbed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Literal
 
@@ -60,7 +61,6 @@ class ProbedCalls(CallListener):
     ) -> None:
         self._channels = channels
         self._selectors = {spec: [Selector(text) for text in spec.select] for spec in specs}
-        self._asked = [(spec, one) for spec, group in self._selectors.items() for one in group]
         self._modules = {
             name or type(module).__name__: types_of(module)
             for name, module in model.named_modules()
@@ -77,14 +77,25 @@ class ProbedCalls(CallListener):
         self._opaque = opaque_names(model)
         only_modules = all(
             not selector.is_glob and any(selector.reaches(*one) for one in self._modules.items())
-            for _, selector in self._asked
+            for selectors in self._selectors.values()
+            for selector in selectors
         )
         self.watch = CallWatch(model, self, sees_functions=not only_modules)
 
     def install(self) -> None:
         """Before the steps."""
-        if self._asked:
+        if self._selectors:
             self.watch.install()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Around model and loss: nothing of ours stays behind in torch, whatever they raise."""
+        self.install()
+        self.watch.start_watching()
+        try:
+            yield
+        finally:
+            self.watch.uninstall()
 
     def step_begins(self) -> None:
         """What gradients an earlier step has not given will not come."""
@@ -120,9 +131,8 @@ class ProbedCalls(CallListener):
                     self._take(channel, given)
             # Read before the call: one that works in place moves its input to another node of the graph.
             # The number of the next node tells apart what the call adds to the graph.
-            edge = None if given is None else _edge_of(given.tensor)
+            source = None if given is None else _edge_of(given.tensor)
             since = int(torch._C._autograd._get_sequence_nr())
-        watch_input = partial(self._watch_input, given=given, source=edge, since=since)
 
         def ends(returned: Any) -> bool:
             made = list(tensors_in(returned))
@@ -133,7 +143,7 @@ class ProbedCalls(CallListener):
                 result = self._main(made)
                 for channel in channels:
                     if channel.spec.quantity == "grad_input":
-                        watch_input(channel, made)
+                        self._watch_input(channel, made, given, source, since)
                     elif channel.spec.quantity == "grad_output":
                         self._watch_output(channel, result)
                         self._several |= {channel} if len(made) > 1 else set()
@@ -147,7 +157,8 @@ class ProbedCalls(CallListener):
         """After a step: whether every selector has been seen to work; SpecError for one that cannot. After
         the first step it must reach a layer, or a call so far; by its last chance it must have fired."""
         has_worked = True
-        for spec, selector in self._asked:
+        asked = [(spec, one) for spec, selectors in self._selectors.items() for one in selectors]
+        for spec, selector in asked:
             channels = [
                 channel
                 for channel in self._channels.of(spec)
@@ -183,18 +194,13 @@ class ProbedCalls(CallListener):
 
     def silent(self) -> list[Note]:
         """What did not fire although others that the same selector reaches did."""
-        return [
-            note(
-                "probe_silent",
-                probe=str(spec),
-                layer=channel.name,
-                why=channel.why_not
-                or ("other_output" if channel in self._several else NEVER_ARRIVED),
-            )
-            for spec in self._selectors
-            for channel in self._channels.of(spec)
-            if not channel.fired
-        ]
+        notes = []
+        for channel in (one for spec in self._selectors for one in self._channels.of(spec)):
+            if not channel.fired:
+                other = "other_output" if channel in self._several else NEVER_ARRIVED
+                probe, why = str(channel.spec), channel.why_not or other
+                notes.append(note("probe_silent", probe=probe, layer=channel.name, why=why))
+        return notes
 
     def _main(
         self, tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
@@ -228,7 +234,6 @@ class ProbedCalls(CallListener):
         self,
         channel: Channel,
         made: Iterable[Tensor],
-        *,
         given: Seen | None,
         source: tuple[Any, int] | None,
         since: int,
@@ -243,7 +248,7 @@ class ProbedCalls(CallListener):
             # The layer handed its input on: one tensor, one gradient.
             self._watch_output(channel, Seen(same[0], given.lane_dim))
             return
-        nodes = list(_edges_into(made, since, source))
+        nodes = list(_nodes_into(made, since, source))
         if not nodes:
             channel.explain("cut_off")
             return
@@ -287,7 +292,7 @@ def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
     return get_gradient_edge(tensor)[:2] if tensor.requires_grad else None
 
 
-def _edges_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:
+def _nodes_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:
     """Nodes made since then that hand gradients to the target, each with the places it does so."""
     pending, seen = [output.grad_fn for output in outputs], set()
     while pending:
@@ -313,12 +318,11 @@ class ProbedParameters:
         channels: Channels,
         program: ProgramView | None = None,
     ) -> None:
-        self._all = channels
-        self._channels: dict[ProbeSpec, list[tuple[Channel, Tensor]]] = {}
+        self._specs, self._channels = specs, channels
+        self._probed: list[tuple[Channel, Tensor]] = []
         # A scripted model has no `get_submodule`.
         modules = dict(model.named_modules(remove_duplicate=False))
         for spec in specs:
-            self._channels[spec] = []
             for name, parameter in parameters_reached(model, spec).items():
                 if parameter.is_complex():
                     problem = "is complex, which cannot be probed; name others"
@@ -326,7 +330,7 @@ class ProbedParameters:
                 owner = types_of(modules[name.rpartition(".")[0]])[0]
                 channel = channels.at(spec, name, 1, ("parameter",), "parameter", owner)
                 own = parameter if program is None else program.parameters[name]
-                self._channels[spec].append((channel, own))
+                self._probed.append((channel, own))
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
         self._versions: dict[int, int] = {}
         """Of the step, those whose gradients were not read: how often each had been changed before it."""
@@ -365,23 +369,24 @@ class ProbedParameters:
 
     def read_weights(self, spec: ProbeSpec) -> None:
         """The weights as they stand: the end of a period."""
-        for channel, parameter in self._channels[spec]:
-            self._take(channel, parameter)
+        for channel, parameter in self._of("weight"):
+            if channel.spec == spec:
+                self._take(channel, parameter)
 
     def check(self) -> None:
         """After an epoch: a probe none of whose parameters got a gradient is a mistake."""
-        for spec, probed in self._channels.items():
-            if spec.quantity == "grad" and not any(channel.fired for channel, _ in probed):
+        for spec in self._specs:
+            if spec.quantity == "grad" and not any(one.fired for one in self._channels.of(spec)):
                 why = "none of these parameters ever got a gradient; are they frozen or unused?"
                 raise SpecError([f"probe {spec}: never fired: {why}"])
 
     def _of(self, quantity: str, which: ParameterIds = None) -> Iterator[tuple[Channel, Tensor]]:
-        for spec, probed in self._channels.items():
-            if spec.quantity == quantity:
-                yield from (one for one in probed if which is None or id(one[1]) in which)
+        for channel, parameter in self._probed:
+            if channel.spec.quantity == quantity and (which is None or id(parameter) in which):
+                yield channel, parameter
 
     def _take(self, channel: Channel, values: Tensor) -> None:
-        self._all.take(channel, values, self._all.parameter_dim)
+        self._channels.take(channel, values, self._channels.parameter_dim)
 
     def _take_gradient(self, channel: Channel, gradient: Tensor | None) -> None:
         if gradient is None:

@@ -13,13 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainlab.instruments.probe_channels import (
-    Channel,
-    Channels,
-    Period,
-    Place,
-    move_to_host,
-)
+from trainlab.instruments.probe_channels import Channel, Channels, Period, Place, move_to_host
 from trainlab.instruments.probe_hooks import ProbedCalls, ProbedParameters
 from trainlab.instruments.reducers import DeadUnits
 from trainlab.record.files import LineWriter
@@ -65,8 +59,8 @@ class ProbeSet:
         """Of the period that each is in."""
         self._has_worked = self._is_within_steps = False
         self._running = list(range(1 if program is None else program.num_lanes))
-        self._closed: list[tuple[Period, list[int]]] = []
-        """On the device, each with the lanes that were in it."""
+        self._closed: list[Period] = []
+        """On the device."""
         self._records: list[list[ProbeRecord]] = [[] for _ in self._running]
         self._proofs: dict[int, list[FiredRecord]] = {}
 
@@ -74,11 +68,6 @@ class ProbeSet:
     def is_between_periods(self) -> bool:
         """Whether nothing is being reduced."""
         return not self._closed and not any(self._num_steps.values())
-
-    def steps_ahead(self, most: int) -> int:
-        """So many updates at most, none of them beyond the end of a period."""
-        left = [length - self._num_steps[s] for s in self._num_steps if (length := _length(s))]
-        return min([most, *left])
 
     def count_steps(self, num_steps: int) -> None:
         """So many further updates have been made; no period ends before the last of them."""
@@ -139,19 +128,19 @@ class ProbeSet:
         """What came in the period so far, to these lanes."""
         if spec.quantity == "weight":
             self.parameters.read_weights(spec)
+        place = self.epoch, self.channels.step, self._num_steps[spec]
         for channel in self.channels.of(spec):
             if channel.in_period:
-                place = self.epoch, self.channels.step, self._num_steps[spec]
-                self._closed.append((channel.period(*place), lanes))
+                self._closed.append(Period(channel, *place, lanes))
             if spec.quantity == "weight":
                 channel.reset()
 
     def _read(self) -> None:
         """Moves over what has closed, of all trials at once."""
         closed, self._closed = self._closed, []
-        move_to_host([period for period, _ in closed])
-        for period, lanes in closed:
-            for lane in lanes:
+        move_to_host(closed)
+        for period in closed:
+            for lane in period.lanes:
                 self._records[lane].append(period.record(lane))
 
 
@@ -164,17 +153,11 @@ class ProbedProgram(ProbeSet):
     """Watches the steps of a group of trials for all of them where these are a program; the trials' own
     instruments fetch their records here."""
 
-    def __init__(
-        self,
-        specs: Sequence[ProbeSpec],
-        view: ProgramView,
-        opened: Callable[["ProbedProgram"], None],
-    ) -> None:
-        """`opened` is called once the program stands ready."""
+    def __init__(self, group: Sequence["Probes"], view: ProgramView) -> None:
         if view.device.type == "mps":
             raise Unsuited("not_probed_alike")  # it has no float64
-        super().__init__(specs, view.model, view.device, view)
-        self._specs, self._view, self._opened = specs, view, opened
+        super().__init__(group[0].specs, view.model, view.device, view)
+        self._group, self._view = group, view
         self._fired: dict[int, list[tuple[Channel, tuple[int, ...]]]] = {}
         """In the last step of so many samples that ran from Python: channels, and the shapes of what they
         took in of one trial. All steps of a program fire alike."""
@@ -189,7 +172,7 @@ class ProbedProgram(ProbeSet):
     def forward(self, num_samples: int) -> Iterator[None]:
         self.calls.step_begins()
         self.channels.in_step = self._fired[num_samples] = []
-        with _watching(self.calls):
+        with self.calls.watching():
             yield
 
     def backward_ends(self) -> None:
@@ -205,9 +188,9 @@ class ProbedProgram(ProbeSet):
 
     @contextmanager
     def reference(self, num_samples: int) -> Iterator[AbstractContextManager[None]]:
-        of_calls = [spec for spec in self._specs if not spec.is_of_parameters]
+        of_calls = [spec for spec in self._num_steps if not spec.is_of_parameters]
         eager = ProbeSet(of_calls, self._view.model, self._view.device)
-        yield _watching(eager.calls)
+        yield eager.calls.watching()
         eager.calls.backward_ends()
         fired = [channel for channel in eager.channels.all() if channel.fired]
         for channel in fired:
@@ -228,7 +211,8 @@ class ProbedProgram(ProbeSet):
         self.channels.in_step = None
         for channel in known:
             channel.reduction.reset()
-        self._opened(self)
+        for lane, one in enumerate(self._group):
+            one._probes, one._lane = self, lane
 
     def go_on(self, is_running: Sequence[bool]) -> None:
         ended = [lane for lane in self._running if not is_running[lane]]
@@ -237,7 +221,9 @@ class ProbedProgram(ProbeSet):
 
     def next_steps(self, most: int) -> int:
         self._is_within_steps = True
-        return self.steps_ahead(most)
+        # None of them beyond the end of a period.
+        left = [length - self._num_steps[s] for s in self._num_steps if (length := _length(s))]
+        return min([most, *left])
 
     def steps_done(self, num_samples: int, num_steps: int) -> None:
         first, self.channels.step = self.channels.step + 1, self.channels.step + num_steps
@@ -247,17 +233,6 @@ class ProbedProgram(ProbeSet):
                 channel.fires(shape, first, self.channels.step)
         self._is_within_steps = False
         self.count_steps(num_steps)
-
-
-@contextmanager
-def _watching(calls: ProbedCalls) -> Iterator[None]:
-    """Around model and loss: nothing of ours stays behind in torch, whatever they raise."""
-    calls.install()
-    calls.watch.start_watching()
-    try:
-        yield
-    finally:
-        calls.watch.uninstall()
 
 
 class Probes(ProgramInstrument):
@@ -271,7 +246,7 @@ class Probes(ProgramInstrument):
         listeners: Sequence[Callable[[ProbeRecord], None]] = (),
     ) -> None:
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
-        self._specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
+        self.specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
         self._lines: LineWriter | None = None
         self._probes: ProbeSet | None = None
         """Where the steps are a program, that of the whole group, of which this trial is a lane."""
@@ -279,19 +254,14 @@ class Probes(ProgramInstrument):
         self._has_told_silent = False
 
     def in_program(self, group: Sequence[Instrument], view: ProgramView) -> ProbedProgram:
-        probes = [one for one in group if isinstance(one, Probes) and one._specs == self._specs]
+        probes = [one for one in group if isinstance(one, Probes) and one.specs == self.specs]
         assert len(probes) == view.num_lanes == len(group), "the trials of a group are probed alike"
-
-        def opened(program: ProbedProgram) -> None:
-            for lane, one in enumerate(probes):
-                one._probes, one._lane = program, lane
-
-        return ProbedProgram(self._specs, view, opened)
+        return ProbedProgram(probes, view)
 
     def trial_begins(self, view: TrialView) -> None:
         self._view = view
         if self._probes is None:
-            self._probes = ProbeSet(self._specs, view.model, view.device)
+            self._probes = ProbeSet(self.specs, view.model, view.device)
         self._lines = LineWriter(view.folder.probes_file, append=view.steps_before > 0)
 
     def saved_state(self) -> Mapping[str, Any] | None:
@@ -302,8 +272,7 @@ class Probes(ProgramInstrument):
 
     def restore_state(self, saved: Mapping[str, Any]) -> None:
         earlier = [FiredRecord.model_validate(row) for row in saved["rows"]]
-        view = self._view
-        self._probes = ProbeSet(self._specs, view.model, view.device, earlier=earlier)
+        self._probes = ProbeSet(self.specs, self._view.model, self._view.device, earlier=earlier)
 
     @property
     def probes(self) -> ProbeSet:
@@ -335,7 +304,7 @@ class Probes(ProgramInstrument):
             self.probes.parameters.update_ends()
 
     def passes_go_on(self) -> None:
-        self.probes.calls.watch.go_on_watching()
+        self.probes.calls.watch.start_watching(goes_on=True)
 
     def passes_end(self) -> None:
         self.probes.calls.watch.stop_watching()

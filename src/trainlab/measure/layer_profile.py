@@ -119,7 +119,7 @@ class LayerWatch(Instrument):
         if self._recorder is not None:
             self._recorder.phase = "forward"
             self._recorder.observer.passes_go_on()
-            self._recorder.watch.go_on_watching()
+            self._recorder.watch.start_watching(goes_on=True)
 
     def passes_end(self) -> None:
         if self._recorder is not None:

@@ -38,7 +38,7 @@ class ScriptProbes(Probes):
     def called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """The model, or what holds it, has just been called for training. SpecError where nobody can see
         what it calls."""
-        spec = next((spec for spec in self._specs if not spec.is_of_parameters), None)
+        spec = next((spec for spec in self.specs if not spec.is_of_parameters), None)
         if spec is not None and is_opaque(module):
             rule = "the model is compiled or scripted, and what is inside it cannot be seen"
             raise SpecError([f"probe {spec}: {rule}; probe parameters, or leave the compiling out"])
