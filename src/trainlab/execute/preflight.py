@@ -52,7 +52,7 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     _refuse(_data_problems(settings, dataset))
     _refuse(_own_update_problems(settings, workload))
     _check_own_optimizer(study, workload)
-    _refuse(_model_problems(settings, workload))
+    _check_models(settings, workload)
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
@@ -154,19 +154,23 @@ def _check_own_optimizer(study: Study, workload: Workload) -> None:
         raise SpecError([f"vary.{unread[0]}: is varied, {rule}; {remedy}"])
 
 
-def _model_problems(settings: Sequence[TrainSpec], workload: Workload) -> Iterator[str]:
+def _check_models(settings: Sequence[TrainSpec], workload: Workload) -> None:
     """Makes the model of every cell once: parameters that it cannot have are known before a run is."""
     asked = {", ".join(f"{n}={v}" for n, v in one.model.items()): one.model for one in settings}
+    problems: dict[str, BaseException | None] = {}
     for written, parameters in asked.items():
         try:
             with seeded(0, "weights"):
                 workload.build(parameters)
         except TrainlabError as error:
-            yield str(error)
+            problems[str(error)] = None
         except (Exception, SystemExit) as error:  # noqa: BLE001  the user's code may raise anything
             reason = f"{type(error).__name__}: {said_by(error)}".partition("\n")[0]
             line = told_place(own_line(error, workload.place) or workload.place)
-            yield f"model({written}): {line}{reason}"
+            problems[f"model({written}): {line}{reason}"] = error
+    if problems:
+        # Its traceback is told as well.
+        raise SpecError(problems) from next(filter(None, problems.values()), None)
 
 
 def told_error(error: BaseException) -> dict[str, Any] | None:

@@ -211,8 +211,8 @@ class ProbedProgram(ProbeSet):
         self.channels.in_step = None
         for channel in known:
             channel.reduction.reset()
-        for lane, one in enumerate(self._group):
-            one._probes, one._lane = self, lane
+        for lane, probes in enumerate(self._group):
+            probes._probes, probes._lane = self, lane
 
     def go_on(self, is_running: Sequence[bool]) -> None:
         ended = [lane for lane in self._running if not is_running[lane]]
