@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt
 
-from trainlab.plan import Trial, Watch
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.schema import FileRecord, Note, Record, TrialId
 from trainlab.spec.settings import Scalar
@@ -13,6 +12,22 @@ State = Literal["pending", "running", "done", "diverged", "interrupted", "failed
 """Where a trial stands; all but the first two are final."""
 
 FINISHED = ("done", "diverged")
+PLANNED = frozenset(
+    [
+        "id",
+        "kind",
+        "workload",
+        "cell",
+        "levels",
+        "seed",
+        "settings",
+        "cost",
+        "watch",
+        "again",
+        "weights_of",
+    ]
+)
+"""Fields that are known when a trial is planned; all others are filled in when it runs."""
 
 
 class DataRecord(Record):
@@ -78,7 +93,7 @@ class TrialRecord(FileRecord):
     """As asked, defaults filled in."""
     cost: dict[str, Any] | None = None
     """How the cost was to be measured, for a cost trial."""
-    watch: Watch | None = None
+    watch: Literal["steps", "operators", "layers"] | None = None
     """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
     again: bool = False
     """The second of an A/A pair: the same cell measured twice."""
@@ -117,7 +132,7 @@ class TrialRecord(FileRecord):
 
     def next_attempt(self) -> "TrialRecord":
         """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
-        planned = self.model_dump(include=self.model_fields_set & Trial.model_fields.keys())
+        planned = self.model_dump(include=self.model_fields_set & PLANNED)
         return TrialRecord(**planned, attempt=self.attempt + 1)
 
     @property
