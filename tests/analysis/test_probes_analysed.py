@@ -13,7 +13,6 @@ from trainlab.analysis.probes import (
     growth_exponent,
     per_element,
     per_step_norm,
-    probe_curves,
     probe_findings,
 )
 from trainlab.analysis.results import histogram_table, probe_table
@@ -141,18 +140,6 @@ def test_histograms_become_a_row_per_bin(run: Callable[..., RunFolder]) -> None:
     assert table["num_elements"].tolist() == [1, 3, 4, 2]
     assert table["low"].tolist() == pytest.approx([0, 0.01, 0.1, 1])
     assert table["high"].tolist() == pytest.approx([0.01, 0.1, 1, math.inf])
-
-
-def test_curves_have_the_mean_of_the_seeds_with_its_interval(run: Callable[..., RunFolder]) -> None:
-    seeds = [{(NORM, "a"): [5.0, 4.0, low]} for low in (3.0, 3.5, 4.5, None)]
-    (curve,) = probe_curves(read_probes(run(*seeds)))
-    assert (curve.cell, curve.probe, curve.target) == ("base", f"{NORM}@epoch", "a")
-    first, last = curve.means[10], curve.means[30]
-    assert first is not None
-    assert (first.value, first.n) == (5.0, 4)
-    assert last is not None
-    assert (last.value, last.n) == (pytest.approx(11 / 3), 3), "one is not finite"
-    assert last.interval is not None
 
 
 def test_norms_are_told_per_step_and_per_element() -> None:

@@ -128,6 +128,9 @@ def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
         }
     )
     assert y_axis(depth)["type"] == "log"
+    # The interval of three seeds around the mean of 1, 2 and 3.
+    (first,) = (r for r in rows_of(depth) if (r["x"], r["line"]) == ("d", "update 10"))
+    assert (first["n"], first["high"]) == (3, pytest.approx(2 + 4.3027 / 3**0.5, rel=1e-4))
     over_time = drawn["probe-1-time"]
     assert over_time.spec["layer"][-1]["encoding"]["color"]["scale"]["domain"] == list("abcd")
     mine = [(r["x"], r["y"]) for r in rows_of(over_time) if r["line"] == "d"]

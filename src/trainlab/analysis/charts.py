@@ -57,6 +57,18 @@ def _rounded(row: Spec) -> Spec:
     }
 
 
+def layer(mark: str, encoding: Spec, *filters: Spec, **look: Any) -> Spec:
+    """Marks of one kind, for the rows that pass the filters."""
+    return {"transform": list(filters), "mark": {"type": mark, **look}, "encoding": encoding}
+
+
+def dots(encoding: Spec, *filters: Spec, size: float, **look: Any) -> Spec:
+    """A filled dot per row."""
+    return layer(
+        "point", encoding, *filters, **{"filled": True, "opacity": 1, "size": size, **look}
+    )
+
+
 def config(font: str, background: str, ink: str, faint: str, grid: Spec) -> Spec:
     """The look of every chart; `grid` is that of the grid lines."""
     colours = {"labelColor": ink, "titleColor": ink}
@@ -137,6 +149,31 @@ def scale_for(values: Iterable[float], *, fits_zero: bool) -> Spec:
     return {"zero": fits_zero, "nice": True}
 
 
+def fitted_axis(
+    rows: Sequence[Spec],
+    field: str = "y",
+    *,
+    from_zero: bool = False,
+    room: float = 1.0,
+    highest: float = math.inf,
+) -> Spec:
+    """Fits the values: intervals of few seeds, which may be far wider, must not flatten them. `room`
+    multiplies its upper end, `highest` bounds it."""
+    values = [row[field] for row in rows]
+    bottom, top = min(values), max(values)
+    axis = scale_for(values, fits_zero=from_zero)
+    is_log = axis.get("type") == "log"
+    bottom = 0.0 if from_zero and not is_log else bottom
+    margin = 0.5 * (top - bottom) or 1.0
+    lowest, farthest = (bottom / 3, 3 * top) if is_log else (bottom - margin, top + margin)
+    ends = [row[end] for row in rows for end in ("low", "high") if row[end] is not None]
+    low = max(lowest, min([bottom, *(end for end in ends if end > 0 or not is_log)]))
+    high = min(farthest, max([top, *ends])) * room
+    if low == high:
+        low, high = low - margin, high + margin
+    return axis | {"domain": [max(0.0, low) if bottom >= 0 else low, min(high, highest)]}
+
+
 # Lines over something, with the band of an interval where there is one.
 
 
@@ -154,75 +191,50 @@ def band_and_line(
     `filters` apply to both. Where no row has a band its layer is left out: Vega would complain. Zoomed by
     wheel with Shift held, so that a page still scrolls; dragging moves, a double click resets.
     """
-    low = {"field": "band_low", "type": "quantitative", "scale": y["scale"], "title": y["title"]}
-    band = {
-        "transform": [*filters, {"filter": "isValid(datum.band_low)"}],
-        "mark": {"type": "area", "opacity": 0.16, "clip": True},
-        "encoding": {"x": x, "y": low, "y2": {"field": "band_high"}, "color": hue},
-    }
+    place = {"x": x, "y": y, "color": hue}
     selection = {
         "type": "interval",
         "encodings": list(zoomed),
         "zoom": "wheel![event.shiftKey]",
         "translate": "[mousedown, window:mouseup] > window:mousemove!",
     }
-    line = {
-        "transform": list(filters),
-        "params": [{"name": "zoom", "select": selection, "bind": "scales"}],
-        "mark": {"type": "line", "strokeWidth": 2, "clip": True},
-        "encoding": {"x": x, "y": y, "color": hue},
-    }
-    return [band, line] if any(row.get("band_low") is not None for row in rows) else [line]
+    line = layer("line", place, *filters, strokeWidth=2, clip=True)
+    line["params"] = [{"name": "zoom", "select": selection, "bind": "scales"}]
+    return [*band("area", rows, place, *filters, opacity=0.16), line]
+
+
+def band(mark: str, rows: Sequence[Spec], place: Spec, *filters: Spec, **look: Any) -> list[Spec]:
+    """The layer of the bands of rows that have one; none where no row has."""
+    if not any("band_low" in row for row in rows):
+        return []
+    ends = {"y": {**place["y"], "field": "band_low"}, "y2": {"field": "band_high"}}
+    has_band = {"filter": "isValid(datum.band_low)"}
+    return [layer(mark, {**place, **ends}, *filters, has_band, clip=True, **look)]
 
 
 def line_chart(rows: Sequence[Spec], x: Spec, y: Spec, hue: Spec, hover: Hover) -> Spec:
     """Curves with their bands; points are drawn where there are few, many are there only to hover over."""
     is_few = len(rows) / max(1, len({(row["cell"], row["line"]) for row in rows})) <= 30
     size, opacity = (34, 1) if is_few else (60, 0)
-    points = {
-        "mark": {"type": "point", "filled": True, "size": size, "opacity": opacity, "clip": True},
-        "encoding": {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)},
-    }
+    encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
+    points = dots(encoding, size=size, opacity=opacity, clip=True)
     return chart(rows, [*band_and_line(rows, x, y, hue), points], 260)
 
 
-def fitted_axis(rows: Sequence[Spec], *, room: float = 1.0, highest: float = math.inf) -> Spec:
-    """Fits the means: intervals of few seeds, which may be far wider, must not flatten the curves. `room`
-    multiplies its upper end."""
-    means = [row["y"] for row in rows]
-    bottom, top = min(means), max(means)
-    lows = [bottom, *(row["low"] for row in rows if row["low"] is not None)]
-    highs = [top, *(row["high"] for row in rows if row["high"] is not None)]
-    axis = scale_for(means, fits_zero=False)
-    if axis.get("type") == "log":
-        lowest = max(bottom / 3, min(low for low in lows if low > 0))
-        return axis | {"domain": [lowest, room * min(3 * top, max(highs))]}
-    margin = 0.5 * (top - bottom) or 1.0
-    low, high = max(bottom - margin, min(lows)), min(top + margin, max(highs)) * room
-    if low == high:
-        low, high = low - margin, high + margin
-    return axis | {"domain": [max(0.0, low) if bottom >= 0 else low, min(high, highest)]}
-
-
 def add_bands(rows: Sequence[Spec], axis: Spec) -> None:
-    """To curves whose median interval is at most a quarter of the axis: wider bands hide the rest."""
+    """To curves whose median band is at most a quarter of the axis: wider ones hide the rest."""
     bottom, top = axis["domain"]
-    is_log = axis.get("type") == "log"
-
-    def height(low: float, high: float) -> float:
-        if is_log:
-            return math.log(high / low) if low > 0 else math.inf
-        return high - low
-
-    heights: dict[tuple[str, str], list[float]] = defaultdict(list)
+    place = math.log if axis.get("type") == "log" else float
+    bands: dict[tuple[str, str], list[tuple[Spec, Spec]]] = defaultdict(list)
     for row in rows:
         if row["low"] is not None:
-            heights[row["cell"], row["line"]].append(height(row["low"], row["high"]))
-    limit = height(bottom, top) / 4
-    narrow = {curve for curve, own in heights.items() if statistics.median(own) <= limit}
-    for row in rows:
-        if (row["cell"], row["line"]) in narrow and row["low"] is not None:
-            row.update(cut_band(row["low"], row["high"], bottom, top))
+            cut = cut_band(row["low"], row["high"], bottom, top)
+            bands[row["cell"], row["line"]].append((row, cut))
+    for own in bands.values():
+        heights = [place(cut["band_high"]) - place(cut["band_low"]) for _, cut in own]
+        if statistics.median(heights) <= (place(top) - place(bottom)) / 4:
+            for row, cut in own:
+                row.update(cut)
 
 
 def cut_band(low: float, high: float, bottom: float, top: float) -> Spec:
@@ -256,10 +268,11 @@ def dot_chart(
 ) -> Spec:
     """A dot per cell with its interval, and a faint tick per seed; by mode, or by what `mode_title` is the
     key of. `name` is that of a cost or a metric."""
-    means, seeds = ([row for row in rows if row["kind"] == kind] for kind in ("mean", "one"))
-    modes = list(dict.fromkeys(row["mode"] for row in means))
-    cells = list(dict.fromkeys(row["cell"] for row in means))
-    x = quantity("x", title, scale=_dot_axis(name, means, seeds))
+    modes = list(dict.fromkeys(row["mode"] for row in rows if row["kind"] == "mean"))
+    cells = list(dict.fromkeys(row["cell"] for row in rows))
+    highest = 100.0 if is_share(name) else math.inf
+    axis = fitted_axis(rows, "x", from_zero="/" not in name, highest=highest)
+    x = quantity("x", title, scale=axis)
     place = {"y": nominal("cell", None, cells, {**CELL_AXIS, "grid": True})}
     hover: Hover = [("cell", words("cell"), None)]
     seed_hover = [*hover, ("x", title, ",.4~r")]
@@ -268,45 +281,15 @@ def dot_chart(
         place["color"] = colour("mode", modes, words(mode_title), MODE_COLOURS)
         hover.append(("mode", words(mode_title), None))
     hover += [("x", title, ",.4~r"), *interval_hover(words, ",.4~r")]
-    intervals = {
-        "transform": [of_kind("mean"), {"filter": "isValid(datum.low)"}],
-        "mark": {"type": "rule", "strokeWidth": 2, "clip": True, "color": PALETTE[0]},
-        "encoding": {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
-    }
-    ticks = {
-        "transform": [of_kind("one")],
-        "mark": {"type": "tick", "thickness": 2, "size": 12, "color": PALETTE[-1]},
-        "encoding": {**place, "x": x, "tooltip": tooltip(seed_hover)},
-    }
-    dots = {
-        "transform": [of_kind("mean")],
-        "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1, "color": PALETTE[0]},
-        "encoding": {**place, "x": x, "tooltip": tooltip(hover)},
-    }
-    layers = [intervals, *([ticks] if seeds else []), dots]
-    return chart([*means, *seeds], layers, 24 + len(cells) * (10 + 16 * len(modes)))
-
-
-def _dot_axis(name: str, rows: Sequence[Spec], seeds: Sequence[Spec]) -> Spec:
-    """Wide enough for every value; an interval wider than that is cut, or it would hide the values."""
-    is_metric, values = "/" in name, [row["x"] for row in rows]
-    axis = scale_for(values, fits_zero=not is_metric)
-    lows = [row["low"] for row in rows if row["low"] is not None]
-    farthest = max([*values, *(row["high"] for row in rows if row["high"] is not None)])
-    if axis.get("type") == "log":
-        bottom = max(min(values) / 4, min([*values, *(low for low in lows if low > 0)]))
-        return axis | {"domain": [bottom, min(max(values) * 4, farthest)]}
-    with_seeds = [*values, *(row["x"] for row in seeds)]
-    width = max(with_seeds) - min(with_seeds)
-    margin = width if is_metric else max(width, 0.5 * max(values))
-    top = max(min(max(values) + margin, farthest), *with_seeds)
-    if is_share(name):
-        top = min(top, 100.0)
-    if not is_metric:
-        return axis | {"domain": [0, top or 1]}
-    floor = 0.0 if min(values) >= 0 else -math.inf
-    bottom = max(min(values) - width, min([*lows, *values]), floor)
-    return axis | {"domain": [min(bottom, *with_seeds) if seeds else bottom, top]}
+    means, seeds, blue = of_kind("mean"), of_kind("one"), PALETTE[0]
+    ends = {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
+    has_ends = {"filter": "isValid(datum.low)"}
+    layers = [layer("rule", ends, means, has_ends, strokeWidth=2, clip=True, color=blue)]
+    if any(row["kind"] == "one" for row in rows):
+        told = {**place, "x": x, "tooltip": tooltip(seed_hover)}
+        layers.append(layer("tick", told, seeds, thickness=2, size=12, color=PALETTE[-1]))
+    layers.append(dots({**place, "x": x, "tooltip": tooltip(hover)}, means, size=80, color=blue))
+    return chart(rows, layers, 24 + len(cells) * (10 + 16 * len(modes)))
 
 
 # Bars: what the whole of every cell is made of.
@@ -370,16 +353,14 @@ def bar_figure(
         ("value", unit, ",.4~r"),
         ("share", words("share"), ".1%"),
     ]
-    layer = {
-        "mark": {"type": "bar", "stroke": None, "height": {"band": 0.72}},
-        "encoding": {
-            "y": nominal("cell", None, list(bars), CELL_AXIS),
-            "x": x,
-            "color": hue,
-            "order": {"field": "order", "type": "quantitative"},
-            "tooltip": tooltip(hover),
-        },
+    encoding = {
+        "y": nominal("cell", None, list(bars), CELL_AXIS),
+        "x": x,
+        "color": hue,
+        "order": {"field": "order", "type": "quantitative"},
+        "tooltip": tooltip(hover),
     }
+    bar = layer("bar", encoding, stroke=None, height={"band": 0.72})
     first = next(iter(bars))
     largest = sorted((row for row in rows if row["cell"] == first), key=lambda row: -row["value"])
     told = words.listed(
@@ -393,7 +374,7 @@ def bar_figure(
         id=f"{kind}-{mode}",
         caption=caption,
         alt=words("bars_alt", caption=caption) + words("bars_alt_first", cell=first, parts=told),
-        spec=chart(rows, [layer], 34 + 30 * len(bars)),
+        spec=chart(rows, [bar], 34 + 30 * len(bars)),
         note=words(f"{kind}_note"),
     )
 
@@ -446,12 +427,6 @@ def heat_map(
     values = [row["value"] for row in rows]
     is_dark = f"datum.value > {(min(values) + max(values)) / 2:.6g}"
     ink = {"condition": {"test": is_dark, "value": "#ffffff"}, "value": "#1c2430"}
-    squares = {
-        "mark": {"type": "rect", "stroke": "#ffffff"},
-        "encoding": {**place, "color": hue},
-    }
-    texts = {
-        "mark": {"type": "text", "fontSize": 12},
-        "encoding": {**place, "text": {"field": "text"}, "color": ink},
-    }
+    squares = layer("rect", {**place, "color": hue}, stroke="#ffffff")
+    texts = layer("text", {**place, "text": {"field": "text"}, "color": ink}, fontSize=12)
     return chart(rows, [squares, texts], 30 + SQUARE * len(levels["down"]))

@@ -5,9 +5,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from operator import itemgetter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -24,7 +22,6 @@ from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 
-T = TypeVar("T")
 FEWEST_POINTS = 3
 """With fewer points no growth is fitted."""
 MOST_ITERATIONS = 200
@@ -61,19 +58,20 @@ def growth_exponent(lines: Sequence[ProbeRecord]) -> float | None:
     if len(norms) < FEWEST_POINTS:
         return None
 
-    def log_step(line: ProbeRecord) -> float:
-        """Of the step at which `step ** exponent` is its root mean square over the period."""
-        if line.num_steps == 1 or not abs(exponent) >= 1e-9:
-            return math.log(middle_step(line))
-        num_places = min(line.num_steps, MOST_PLACES)
-        logs = np.log(np.linspace(line.step - line.num_steps + 1, line.step, num_places))
-        mean = special.logsumexp(2 * exponent * logs) - math.log(num_places)
-        return float(mean) / (2 * exponent)
+    def slope(exponent: float) -> float:
+        """Of the curve through the steps at which `step ** exponent` is its own root mean square."""
+        log_steps = []
+        for line, _ in norms:
+            num_places = min(line.num_steps, MOST_PLACES)
+            logs = np.log(np.linspace(line.step - line.num_steps + 1, line.step, num_places))
+            mean = special.logsumexp(2 * exponent * logs) - math.log(num_places)
+            is_flat = line.num_steps == 1 or abs(exponent) < 1e-9
+            log_steps.append(math.log(middle_step(line)) if is_flat else mean / (2 * exponent))
+        return statistics.linear_regression(log_steps, [math.log(norm) for _, norm in norms]).slope
 
-    log_norms, exponent = [math.log(norm) for _, norm in norms], math.nan
+    exponent = slope(0.0)
     for _ in range(MOST_ITERATIONS):
-        places = [log_step(line) for line, _ in norms]
-        before, exponent = exponent, statistics.linear_regression(places, log_norms).slope
+        before, exponent = exponent, slope(exponent)
         if abs(exponent - before) < 1e-9:
             break
     return exponent
@@ -204,10 +202,24 @@ def _found(
     **values: Any,
 ) -> Finding:
     probe, target = key
-    cells = (group[0].trial.cell,)
-    return kind(
-        subject=target, cells=cells, n=over.n, interval=over.interval, probe=probe, **values
-    )
+    shared = {"subject": target, "cells": (group[0].trial.cell,), "probe": probe}
+    return kind(**shared, n=over.n, interval=over.interval, **values)
+
+
+def _beyond(
+    kinds: tuple[Kind, Kind],
+    bounds: tuple[float, float],
+    group: Sequence[ProbedTrial],
+    key: tuple[str, str],
+    ratio: Ratio | None,
+    **values: Any,
+) -> Iterator[Finding]:
+    """Where the whole interval of a ratio lies below the lower bound or above the upper one."""
+    if ratio is not None:
+        low, high = _ends(ratio)
+        if high < bounds[0] or low > bounds[1]:
+            kind = kinds[int(low > bounds[1])]
+            yield _found(kind, group, key, ratio, ratio=ratio.value, **values)
 
 
 def _broken(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
@@ -224,23 +236,21 @@ def _broken(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
 
 def _depth(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
     targets = _targets(group, GRADIENTS, _is_dense_weight)
+    kinds, bounds = (VANISHING, EXPLODING), (VANISHED, EXPLODED)
     for probe in dict.fromkeys(probe for probe, _ in targets):
         *earlier, last = [target for of_probe, target in targets if of_probe == probe]
         for target in earlier:
             pairs = ((probed.last(probe, target), probed.last(probe, last)) for probed in group)
             ratio, num_zero = _ratio_of(pairs, per_element)
-            kind = _beyond(ratio, VANISHED, EXPLODED, VANISHING, EXPLODING)
-            if ratio is not None and kind is not None:
-                values = {"ratio": ratio.value, "num_zero": num_zero, "compared_with": last}
-                yield _found(kind, group, (probe, target), ratio, **values)
+            values = {"num_zero": num_zero, "compared_with": last}
+            yield from _beyond(kinds, bounds, group, (probe, target), ratio, **values)
 
 
 def _growing(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
     for key in _targets(group, GRADIENTS, _is_weight):
         all_series = (probed.series(*key) for probed in group)
         ratio, num_zero = _ratio_of((s[-1], s[0]) for s in all_series if len(s) > 1)
-        if ratio is not None and _ends(ratio)[0] > GROWN:
-            yield _found(GROWING, group, key, ratio, ratio=ratio.value, num_zero=num_zero)
+        yield from _beyond((GROWING,) * 2, (0.0, GROWN), group, key, ratio, num_zero=num_zero)
 
 
 def _accumulation(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
@@ -287,22 +297,14 @@ def _dead(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
 def _updates(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
     weights = {target: probe for probe, target in _targets(group, ("weight",), _is_dense_weight)}
     for probe, target in _targets(group, ("update",), _is_dense_weight):
-        if target not in weights:
-            continue
-        pairs = ((one.last(probe, target), one.last(weights[target], target)) for one in group)
-        ratio, num_zero = _ratio_of(pairs)
-        side = _beyond(ratio, *HEALTHY, "below", "above")
-        if ratio is not None and side is not None:
-            values = {"ratio": ratio.value, "num_zero": num_zero, "side": side}
+        if target in weights:
+            pairs = ((one.last(probe, target), one.last(weights[target], target)) for one in group)
+            ratio, num_zero = _ratio_of(pairs)
+            side = "below" if ratio and ratio.value < HEALTHY[0] else "above"
             bounds = {"healthy_low": HEALTHY[0], "healthy_high": HEALTHY[1]}
-            yield _found(UPDATE_RATIO, group, (probe, target), ratio, **values, **bounds)
-
-
-def _beyond(ratio: Ratio | None, low: float, high: float, below: T, above: T) -> T | None:
-    """Which of the two it is, where the whole interval lies beyond a bound."""
-    if ratio is None:
-        return None
-    return below if _ends(ratio)[1] < low else above if _ends(ratio)[0] > high else None
+            values = {"num_zero": num_zero, "side": side, **bounds}
+            kinds, key = (UPDATE_RATIO, UPDATE_RATIO), (probe, target)
+            yield from _beyond(kinds, HEALTHY, group, key, ratio, **values)
 
 
 # The values as they are drawn: means over seeds, by layer and by period.
@@ -314,36 +316,20 @@ MOST_DEPTHS = 120
 MOST_NAMES = 3
 """Names of parameters (`weight`, `bias`) that stand above each other at their layer; with more, each
 parameter has a place of its own."""
+MOST_FIGURES = 12
+"""Charts of probes; the data files have every value."""
+MOST_SETTINGS = 3
+"""Settings of which all layers are drawn over training; the chart by depth has all settings."""
+MOST_DASHED = 3
+"""Up to so many settings, the chart by depth has the first period as well as the last."""
+MOST_PROBES = 2
+"""Named in a caption."""
 PARAMETERS = ("weight", "grad", "update")
 """Quantities of parameters; the others are of layers."""
 FIRST, MIDDLE, LAST = "first", "middle", "last"
 """Moments: of the periods that were recorded."""
-
-
-@dataclass(frozen=True)
-class ProbeCurve:
-    """One probe at one layer in one cell, over time."""
-
-    cell: str
-    probe: str
-    target: str
-    means: Mapping[int, Mean | None]
-    """Over seeds, by the last update of each period; None where no value is finite."""
-
-
-def probe_curves(trials: Sequence[ProbedTrial]) -> list[ProbeCurve]:
-    """Every probe at every layer in every cell, in the order of the records; histograms are no curves."""
-    groups: dict[tuple[str, str, str], dict[int, list[float]]] = {}
-    for probed in trials:
-        for line in probed.lines:
-            if line.histogram is None:
-                curve = groups.setdefault((probed.trial.cell, line.probe, line.target), {})
-                value = math.nan if line.value is None else line.value
-                curve.setdefault(line.step, []).append(value)
-    return [
-        ProbeCurve(*key, {step: mean_of(values) for step, values in sorted(curve.items())})
-        for key, curve in groups.items()
-    ]
+DASHED, SOLID = [5, 4], [1, 0]
+SHAPES = ("circle", "square", "triangle-up")
 
 
 @dataclass(frozen=True)
@@ -353,6 +339,8 @@ class ProbedQuantity:
     quantity: str
     reducer: str
     every: str
+    means: Mapping[tuple[str, str], Mapping[int, Mean]]
+    """Over seeds, by cell and target, and by the last update of each period: those that are finite."""
     probes: tuple[str, ...]
     """As they were asked for."""
     targets: tuple[str, ...]
@@ -363,137 +351,103 @@ class ProbedQuantity:
     """With values of it."""
     drawn_cells: tuple[str, ...]
     """All that the report draws curves of: each has its colour."""
-    curves: Mapping[tuple[str, str], ProbeCurve]
-    """By cell and target."""
     is_ordered: bool
     """Whether the order is that of the forward pass; else parameters are in that of their definition."""
 
     @property
     def has_several_moments(self) -> bool:
         """Whether any cell has values of more than one period."""
-        return any(len(steps) > 1 for steps in map(self.steps, self.cells))
+        return any(len(self.steps(cell)) > 1 for cell in self.cells)
 
     def steps(self, cell: str) -> list[int]:
         """The updates at which periods with finite values of the cell ended."""
-        own = (curve for (of_cell, _), curve in self.curves.items() if of_cell == cell)
-        return sorted({step for curve in own for step, mean in curve.means.items() if mean})
+        own = (means for (of_cell, _), means in self.means.items() if of_cell == cell)
+        return sorted({step for means in own for step in means})
 
-    def means(self, cell: str, target: str) -> dict[int, Mean]:
-        """The periods with finite values; empty where the cell has none there."""
-        curve = self.curves.get((cell, target))
-        return {step: mean for step, mean in curve.means.items() if mean} if curve else {}
+    @cached_property
+    def places(self) -> dict[str, tuple[str, str | None]]:
+        """By target, where it stands in the chart by depth: a parameter at its layer, with its name there,
+        unless there are many names."""
+        parts = [(target, *target.rpartition(".")[::2]) for target in self.targets]
+        is_stacked = self.quantity in PARAMETERS and all(layer for _, layer, _ in parts)
+        if is_stacked and len({own for *_, own in parts}) <= MOST_NAMES:
+            return {target: (layer, own) for target, layer, own in parts}
+        return {target: (target, None) for target in self.targets}
 
     def drawn_targets(self) -> list[str]:
         """At most MOST_LAYERS, the first and the last among them; of parameters those with the first one's
         name where they are too many."""
-        targets: Sequence[str] = self.targets
+        targets = list(self.targets)
         if len(targets) > MOST_LAYERS and self.quantity in PARAMETERS:
-            name = _name_in_layer(targets[0])
-            targets = [one for one in targets if _name_in_layer(one) == name]
+            names = [target.rpartition(".")[2] for target in targets]
+            targets = [one for one, own in zip(targets, names, strict=True) if own == names[0]]
         return _evenly(targets, MOST_LAYERS)
-
-    def time_rows(self, cell: str, target: str) -> list[Spec]:
-        """A row per period; of many, evenly spaced ones."""
-        means = self.means(cell, target)
-        line = target if len(self.targets) > 1 else None
-        steps = thinned(sorted(map(float, means)))
-        return [_row(means[int(step)], cell=cell, x=step, line=line) for step in steps]
-
-    def depth_rows(self) -> list[Spec]:
-        """A row per layer, of each cell and moment that are drawn by depth."""
-        moments = {FIRST, MIDDLE, LAST} if len(self.cells) == 1 else {FIRST, LAST}
-        moments = moments if len(self.cells) <= MOST_DASHED else {LAST}
-        drawn = set(_evenly(self.layers, MOST_DEPTHS))
-        return [
-            _row(mean, cell=cell, moment=moment, step=step, x=layer, name=self._name(target))
-            for cell in self.cells
-            for moment, step in _moments(self.steps(cell)).items()
-            if moment in moments
-            for target in self.targets
-            if (layer := self._layer(target)) in drawn
-            if (mean := self.means(cell, target).get(step)) is not None
-        ]
-
-    @property
-    def layers(self) -> list[str]:
-        """The places of the chart by depth, in order."""
-        return list(dict.fromkeys(map(self._layer, self.targets)))
-
-    def _layer(self, target: str) -> str:
-        return target.rpartition(".")[0] if self._stacks_names else target
-
-    def _name(self, target: str) -> str | None:
-        """Of a parameter, that in its layer."""
-        return _name_in_layer(target) if self._stacks_names else None
-
-    @cached_property
-    def _stacks_names(self) -> bool:
-        """Whether parameters stand above each other at their layer."""
-        has_layers = self.quantity in PARAMETERS and all("." in one for one in self.targets)
-        return has_layers and len(set(map(_name_in_layer, self.targets))) <= MOST_NAMES
 
     def most_different(self, number: int) -> list[str]:
         """The first cell and those whose last values differ most from its, so many in all, in order."""
         first, *others = self.cells
 
-        def distance(a: Mean | None, b: Mean | None) -> float:
-            """Of magnitudes on a log scale; infinite where one alone is zero or not finite."""
-            sizes = [None if mean is None else abs(mean.value) for mean in (a, b)]
-            if sizes[0] == sizes[1]:
-                return 0.0
-            return abs(math.log(sizes[1] / sizes[0])) if sizes[0] and sizes[1] else math.inf
-
         def difference(cell: str) -> float:
-            """The largest over layers, of the last values."""
-            pairs = ((self.curves.get((c, t)) for c in (first, cell)) for t in self.targets)
-            both = ([curve.means for curve in pair if curve] for pair in pairs)
-            ends = ([means[max(means)] for means in pair] for pair in both if len(pair) == 2)
-            return max((distance(a, b) for a, b in ends), default=0.0)
+            """The largest over layers, on a log scale; infinite where one alone is zero, or was not finite
+            in the end."""
+            largest = 0.0
+            for target in self.targets:
+                a, b = (self.means.get((c, target), {}) for c in (first, cell))
+                if not a or not b:
+                    continue
+                ends = [(max(means), abs(means[max(means)].value)) for means in (a, b)]
+                (last_a, size_a), (last_b, size_b) = ends
+                if last_a == last_b and size_a and size_b:
+                    largest = max(largest, abs(math.log(size_b / size_a)))
+                elif ends[0] != ends[1]:
+                    return math.inf
+            return largest
 
         chosen = {first, *sorted(others, key=difference, reverse=True)[: number - 1]}
         return [cell for cell in self.cells if cell in chosen]
 
 
-def _row(mean: Mean, **place: Any) -> Spec:
-    """What a chart knows of one mean."""
-    low, high = mean.ends
-    return {**place, "y": mean.value, "low": low, "high": high, "n": mean.n}
-
-
 def probed_quantities(data: RunData) -> list[ProbedQuantity]:
-    """In the order of the records."""
+    """In the order of the records; histograms are no curves."""
     cells, probed = data.drawn_cells, data.evidence.probed
-    lines = {line.probe: line for one in probed for line in one.lines}
     rows = {(row.probe, row.target): row for one in probed for row in one.rows}
-    groups: dict[tuple[str, str, str], list[ProbeCurve]] = {}
-    for curve in probe_curves(probed):
-        if curve.cell in cells and any(curve.means.values()):
-            line = lines[curve.probe]
-            groups.setdefault((line.quantity, line.reducer, line.every), []).append(curve)
+    # By quantity, reducer and period; by cell and target; by probe; by the last update of a period.
+    groups: dict[
+        tuple[str, str, str], dict[tuple[str, str], dict[str, dict[int, list[float]]]]
+    ] = {}
+    for one in probed:
+        for line in one.lines if one.trial.cell in cells else ():
+            if line.histogram is None:
+                places = groups.setdefault((line.quantity, line.reducer, line.every), {})
+                by_probe = places.setdefault((one.trial.cell, line.target), {})
+                values = by_probe.setdefault(line.probe, {}).setdefault(line.step, [])
+                values.append(math.nan if line.value is None else line.value)
     found = []
-    for key, curves in groups.items():
-        fired = {curve.target: rows.get((curve.probe, curve.target)) for curve in curves}
+    for kind, places in groups.items():
+        means: dict[tuple[str, str], dict[int, Mean]] = {}
+        fired: dict[str, FiredRecord | None] = {}
+        for place, by_probe in places.items():
+            # The same layer may be reached by two probes: it has the same values in both.
+            probe, steps = next(iter(by_probe.items()))
+            own = {step: mean for step in sorted(steps) if (mean := mean_of(steps[step]))}
+            if own:
+                means[place], fired[place[1]] = own, rows.get((probe, place[1]))
+        if not means:
+            continue
         number = list(fired).index
         targets = sorted(fired, key=lambda one: row.place if (row := fired[one]) else number(one))
         is_ordered = True
-        if key[0] in PARAMETERS:
+        if kind[0] in PARAMETERS:
             targets, is_ordered = _in_forward_order(targets, _called_layers(data))
-        # The same layer may be reached by two probes: it has the same values in both.
-        once = {(curve.cell, curve.target): curve for curve in reversed(curves)}
         found.append(
             ProbedQuantity(
-                *key,
-                probes=tuple(dict.fromkeys(curve.probe for curve in curves)),
+                *kind,
+                means={(c, t): means[c, t] for c in cells for t in targets if (c, t) in means},
+                probes=tuple(dict.fromkeys(one for probes in places.values() for one in probes)),
                 targets=tuple(targets),
                 types=frozenset(row.type for row in fired.values() if row is not None),
-                cells=tuple(cell for cell in cells if any(cell == own for own, _ in once)),
+                cells=tuple(cell for cell in cells if any(cell == own for own, _ in means)),
                 drawn_cells=cells,
-                curves={
-                    (cell, target): once[cell, target]
-                    for cell in cells
-                    for target in targets
-                    if (cell, target) in once
-                },
                 is_ordered=is_ordered,
             )
         )
@@ -512,28 +466,13 @@ def _called_layers(data: RunData) -> list[str]:
 def _in_forward_order(parameters: Sequence[str], calls: Sequence[str]) -> tuple[list[str], bool]:
     """Parameters by the first call of their layer; one whose layer is not called by that name stays behind
     the one that is defined before it. False where no layer is known."""
-
-    def called(parameter: str) -> int:
+    places, place = {}, -1
+    for parameter in parameters:
         layer = parameter.rpartition(".")[0]
-        found = (n for n, c in enumerate(calls) if layer and f"{c}.".startswith(f"{layer}."))
-        return next(found, -1)
-
-    own, place, placed = list(map(called, parameters)), -1, []
-    for parameter, found in zip(parameters, own, strict=True):
-        place = place if found < 0 else found
-        placed.append((place, parameter))
-    return [parameter for _, parameter in sorted(placed, key=itemgetter(0))], max(own) >= 0
-
-
-def _moments(steps: Sequence[int]) -> dict[str, int]:
-    """The last; with two the first, with three one in the middle, too."""
-    last = len(steps) - 1
-    places = {FIRST: (0, 2), MIDDLE: (last // 2, 3), LAST: (last, 1)}
-    return {moment: steps[n] for moment, (n, fewest) in places.items() if len(steps) >= fewest}
-
-
-def _name_in_layer(parameter: str) -> str:
-    return parameter.rpartition(".")[2]
+        called = (n for n, c in enumerate(calls) if layer and f"{c}.".startswith(f"{layer}."))
+        place = next(called, place)
+        places[parameter] = place
+    return sorted(parameters, key=places.__getitem__), place >= 0
 
 
 def _evenly(names: Sequence[str], most: int) -> list[str]:
@@ -541,141 +480,6 @@ def _evenly(names: Sequence[str], most: int) -> list[str]:
     if len(names) <= most:
         return list(names)
     return [names[round(n * (len(names) - 1) / (most - 1))] for n in range(most)]
-
-
-HEIGHT = 260
-DASHED, SOLID = [5, 4], [1, 0]
-SHAPES = ("circle", "square", "triangle-up")
-
-
-def probe_axis(rows: Sequence[Spec]) -> tuple[Spec, bool]:
-    """Logarithmic where the range is wide, zeros apart; and whether those are to be drawn at its lower
-    edge: a gradient that is exactly zero must not hide the others."""
-    positive = [row for row in rows if row["y"] > 0]
-    means = [row["y"] for row in positive]
-    has_only_zeros_beside = len(positive) < len(rows) and min(row["y"] for row in rows) == 0
-    if has_only_zeros_beside and means and max(means) > charts.WIDE_RANGE * min(means):
-        axis = charts.fitted_axis(positive)
-        bottom, top = axis["domain"]
-        return axis | {"domain": [bottom / 3, top]}, True
-    return charts.fitted_axis(rows), False
-
-
-def _lift_zeros(rows: Sequence[Spec], axis: Spec) -> None:
-    """On a logarithmic axis a zero is drawn at the lower edge; `value` is what it is."""
-    for row in rows:
-        row["value"] = row["y"]
-        if axis.get("type") == "log" and row["y"] <= 0:
-            row["y"] = axis["domain"][0]
-
-
-def time_chart(
-    rows: Sequence[Spec], field: str, names: Sequence[str], title: str, axis: Spec, words: Words
-) -> Spec:
-    """A line per layer of one cell, or per cell of one layer: by that field."""
-    _lift_zeros(rows, axis)
-    charts.add_bands(rows, axis)
-    x = charts.quantity("x", words("updates"), scale={"nice": False}, axis={"tickCount": 6})
-    y = charts.quantity("y", title, scale=axis)
-    hue = charts.colour(field, names, words("cell" if field == "cell" else "layer"))
-    hover: charts.Hover = [
-        ("cell", words("cell"), None),
-        *([("line", words("layer"), None)] if field == "line" else []),
-        ("x", words("updates"), ",.2~f"),
-        *_value_hover(title, words),
-    ]
-    return charts.line_chart(rows, x, y, hue, hover)
-
-
-def depth_chart(
-    rows: Sequence[Spec], layers: Sequence[str], cells: Sequence[str], title: str, words: Words
-) -> Spec:
-    """The layers from left to right in the order of the forward pass. A line per moment of the only cell,
-    or per cell; of several cells the first moment is dashed. Lines join parameters of the same name: a bias
-    beside its weight would make them zigzag."""
-    axis, _ = probe_axis(rows)
-    _lift_zeros(rows, axis)
-    moments = {row["moment"] for row in rows}
-    names = list(dict.fromkeys(row["name"] for row in rows))
-    steps = dict.fromkeys(words("probe_update", step=row["step"]) for row in rows)
-    has_cells = len({row["cell"] for row in rows}) > 1
-    for row in rows:
-        row["line"] = row["cell"] if has_cells else words("probe_update", step=row["step"])
-        row["moment"] = words(f"moment_{row['moment']}")
-    hue = charts.colour(
-        "line",
-        cells if has_cells else list(steps),
-        words("cell" if has_cells else "probe_moments"),
-    )
-    charts.add_bands(rows, axis)
-    drawn = {row["x"] for row in rows}
-    x = {
-        "field": "x",
-        "type": "ordinal",
-        "scale": {"domain": [layer for layer in layers if layer in drawn]},
-        "title": words("probe_depth_axis"),
-        "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
-    }
-    y = charts.quantity("y", title, scale=axis)
-    hover: charts.Hover = [
-        ("cell", words("cell"), None),
-        ("x", words("layer"), None),
-        *([("name", words("probe_parameter"), None)] if len(names) > 1 else []),
-        ("step", words("updates"), ",.0f"),
-        *_value_hover(title, words),
-    ]
-    place = {"x": x, "y": y, "color": hue}
-    line, dots = dict(place), place | {"tooltip": charts.tooltip(hover)}
-    if len(names) > 1:
-        line["detail"] = {"field": "name", "type": "nominal"}
-        look = {"symbolFillColor": charts.PALETTE[-1], "symbolStrokeWidth": 0}
-        dots["shape"] = _legend("name", names, list(SHAPES[: len(names)]), None, look)
-    if has_cells and moments == {FIRST, LAST}:
-        look = {"symbolType": "stroke", "symbolStrokeColor": charts.PALETTE[-1]}
-        told = [words("moment_first"), words("moment_last")]
-        line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
-    low = {**y, "field": "band_low"}
-    bars = {
-        "transform": [{"filter": "isValid(datum.band_low)"}],
-        "mark": {"type": "rule", "opacity": 0.35, "strokeWidth": 2, "clip": True},
-        "encoding": {"x": x, "y": low, "y2": {"field": "band_high"}, "color": hue},
-    }
-    layers_drawn = [
-        {"mark": {"type": "line", "strokeWidth": 2, "clip": True}, "encoding": line},
-        {
-            "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1, "clip": True},
-            "encoding": dots,
-        },
-    ]
-    has_bars = any("band_low" in row for row in rows)
-    return charts.chart(rows, [bars, *layers_drawn] if has_bars else layers_drawn, HEIGHT)
-
-
-def _legend(
-    field: str, names: Sequence[str], looks: Sequence[Any], title: str | None, look: Spec
-) -> Spec:
-    """How the values of a field look, other than by colour."""
-    scale = {"domain": list(names), "range": list(looks)}
-    legend = {"title": title, "orient": "bottom", **look}
-    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
-
-
-def _value_hover(title: str, words: Words) -> charts.Hover:
-    return [
-        ("value", title, ",.4~g"),
-        *charts.interval_hover(words, ",.4~g"),
-        ("n", words("seeds"), None),
-    ]
-
-
-MOST_FIGURES = 12
-"""Charts of probes; the data files have every value."""
-MOST_SETTINGS = 3
-"""Settings of which all layers are drawn over training; the chart by depth has all settings."""
-MOST_DASHED = 3
-"""Up to so many settings, the chart by depth has the first period as well as the last."""
-MOST_PROBES = 2
-"""Named in a caption."""
 
 
 def probe_section(data: RunData, words: Words) -> Section | None:
@@ -696,10 +500,10 @@ def probe_section(data: RunData, words: Words) -> Section | None:
         ]
         if sum(map(len, groups)) <= MOST_FIGURES:
             break
-    totals = accumulate(map(len, groups))
-    kept = [group for group, total in zip(groups, totals, strict=True) if total <= MOST_FIGURES]
-    blocks += [figure for group in kept for figure in group]
-    if num_left_out := len(groups) - len(kept):
+    while sum(map(len, groups)) > MOST_FIGURES:
+        groups.pop()
+    blocks += [figure for group in groups for figure in group]
+    if num_left_out := len(drawn) - len(groups):
         blocks.append(Paragraph(words("probes_left_out", number=num_left_out)))
     return Section("probes", words("probes"), tuple(blocks))
 
@@ -716,51 +520,155 @@ def probe_figures(
 
 def _single_values(quantities: Sequence[ProbedQuantity], words: Words) -> Table:
     """What has one layer and one period is a number, not a chart."""
-
-    def last(curve: ProbeCurve) -> Mean:
-        means = [mean for mean in curve.means.values() if mean]
-        return means[-1]
-
-    fields: list[Field[ProbeCurve]] = [
-        name(words("layer"), lambda curve: curve.target),
-        name(words("probe_asked"), lambda curve: curve.probe),
-        name(words("cell"), lambda curve: curve.cell),
-        value(words("value"), lambda curve: last(curve).value),
-        value(words("interval"), lambda curve: within(last(curve).interval)),
+    fields: list[Field[tuple[str, str, str, Mean]]] = [
+        name(words("layer"), lambda row: row[0]),
+        name(words("probe_asked"), lambda row: row[1]),
+        name(words("cell"), lambda row: row[2]),
+        value(words("value"), lambda row: row[3].value),
+        value(words("interval"), lambda row: within(row[3].interval)),
     ]
-    curves = [curve for one in quantities for curve in one.curves.values()]
-    return table_of(words("probe_values"), fields, curves, cell=lambda curve: curve.cell)
+    rows = [
+        (target, one.probes[0], cell, means[max(means)])
+        for one in quantities
+        for (cell, target), means in one.means.items()
+    ]
+    return table_of(words("probe_values"), fields, rows, cell=lambda row: row[2])
+
+
+def _row(mean: Mean, **place: Any) -> Spec:
+    """What a chart knows of one mean."""
+    low, high = mean.ends
+    return {**place, "y": mean.value, "low": low, "high": high, "n": mean.n}
+
+
+def _fit(rows: Sequence[Spec]) -> tuple[Spec, bool]:
+    """The axis of the rows, which get their bands: logarithmic where the range is wide, zeros apart; and
+    whether those are drawn at its lower edge, with `value` as it is: a gradient that is exactly zero must
+    not hide the others."""
+    axis = charts.fitted_axis(rows)
+    positive = [row for row in rows if row["y"] > 0]
+    lifts_zeros = False
+    if positive and len(positive) < len(rows) and min(row["y"] for row in rows) == 0:
+        apart = charts.fitted_axis(positive)
+        lifts_zeros = apart.get("type") == "log"
+        if lifts_zeros:
+            bottom, top = apart["domain"]
+            axis = apart | {"domain": [bottom / 3, top]}
+    for row in rows:
+        row["value"] = row["y"]
+        row["y"] = max(row["y"], axis["domain"][0]) if lifts_zeros else row["y"]
+    charts.add_bands(rows, axis)
+    return axis, lifts_zeros
 
 
 def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
-    rows, title = one.depth_rows(), words.probe_title(one.quantity, one.reducer)
+    """The layers from left to right in the order of the forward pass. A line per moment of the only cell,
+    or per cell; of several cells the first moment is dashed."""
+    title = words.probe_title(one.quantity, one.reducer)
+    layers = list(dict.fromkeys(layer for layer, _ in one.places.values()))
+    drawn, has_cells = set(_evenly(layers, MOST_DEPTHS)), len(one.cells) > 1
+    moments = [FIRST, LAST] if has_cells else [FIRST, MIDDLE, LAST]
+    moments = moments if len(one.cells) <= MOST_DASHED else [LAST]
+    rows: list[Spec] = []
+    for cell in one.cells:
+        steps = one.steps(cell)
+        # The last; with two the first, with three one in the middle, too.
+        ends = {FIRST: (0, 2), MIDDLE: ((len(steps) - 1) // 2, 3), LAST: (-1, 1)}
+        for moment in moments:
+            number, fewest = ends[moment]
+            if len(steps) < fewest:
+                continue
+            step = steps[number]
+            line = cell if has_cells else words("probe_update", step=step)
+            shared = {"cell": cell, "moment": words(f"moment_{moment}"), "step": step, "line": line}
+            rows += [
+                _row(mean, **shared, x=layer, name=own_name)
+                for target, (layer, own_name) in one.places.items()
+                if layer in drawn and (mean := one.means.get((cell, target), {}).get(step))
+            ]
+    axis, lifts_zeros = _fit(rows)
     notes = [_meaning(one, words)]
     notes.append(words("probe_order" if one.is_ordered else "probe_order_defined"))
     if one.has_several_moments and len(one.cells) > MOST_DASHED:
         notes.append(words("probe_last_only"))
-    if probe_axis(rows)[1]:
-        notes.append(words("probe_zeros"))
+    notes += [words("probe_zeros")] if lifts_zeros else []
     # The last values of the first and the last layer, in every cell.
-    last = [[r for r in rows if r["cell"] == cell and r["moment"] == LAST] for cell in one.cells]
-    ends = [
-        words(
-            "probe_depth_ends",
-            cell=own[0]["cell"],
-            first=own[0]["x"],
-            first_value=figure(own[0]["y"]),
-            last=own[-1]["x"],
-            last_value=figure(own[-1]["y"]),
-        )
-        for own in last
-        if own
-    ]
+    told, last = [], words(f"moment_{LAST}")
+    for cell in one.cells:
+        if own := [row for row in rows if (row["cell"], row["moment"]) == (cell, last)]:
+            first, end = own[0], own[-1]
+            values = {"first_value": figure(first["value"]), "last_value": figure(end["value"])}
+            layers_told = {"first": first["x"], "last": end["x"]}
+            told.append(words("probe_depth_ends", cell=cell, **layers_told, **values))
     return Figure(
         id=f"{place}-depth",
         caption=words("probe_depth_caption", title=title, probes=_asked(one, words)),
-        alt=words("probe_depth_alt", title=title, ends=words.listed(ends)),
+        alt=words("probe_depth_alt", title=title, ends=words.listed(told)),
         note=words.sentences(*notes),
-        spec=depth_chart(rows, one.layers, one.drawn_cells, title, words),
+        spec=_depth_chart(one, rows, layers, title, axis, words),
     )
+
+
+def _depth_chart(
+    one: ProbedQuantity,
+    rows: Sequence[Spec],
+    layers: Sequence[str],
+    title: str,
+    axis: Spec,
+    words: Words,
+) -> Spec:
+    """Lines join parameters of the same name: a bias beside its weight would make them zigzag."""
+    has_cells, drawn = len(one.cells) > 1, {row["x"] for row in rows}
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    lines = one.drawn_cells if has_cells else list(dict.fromkeys(row["line"] for row in rows))
+    x = {
+        "field": "x",
+        "type": "ordinal",
+        "scale": {"domain": [layer for layer in layers if layer in drawn]},
+        "title": words("probe_depth_axis"),
+        "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
+    }
+    hue = charts.colour("line", lines, words("cell" if has_cells else "probe_moments"))
+    place = {"x": x, "y": charts.quantity("y", title, scale=axis), "color": hue}
+    hover: charts.Hover = [
+        ("cell", words("cell"), None),
+        ("x", words("layer"), None),
+        *([("name", words("probe_parameter"), None)] if len(names) > 1 else []),
+        ("step", words("updates"), ",.0f"),
+        *_value_hover(title, words),
+    ]
+    line, dots = dict(place), place | {"tooltip": charts.tooltip(hover)}
+    if len(names) > 1:
+        line["detail"] = {"field": "name", "type": "nominal"}
+        look = {"symbolFillColor": charts.PALETTE[-1], "symbolStrokeWidth": 0}
+        dots["shape"] = _legend("name", names, SHAPES[: len(names)], None, look)
+    told = [words("moment_first"), words("moment_last")]
+    if has_cells and {row["moment"] for row in rows} == set(told):
+        look = {"symbolType": "stroke", "symbolStrokeColor": charts.PALETTE[-1]}
+        line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
+    marks = [
+        *charts.band("rule", rows, place, opacity=0.35, strokeWidth=2),
+        charts.layer("line", line, strokeWidth=2, clip=True),
+        charts.dots(dots, size=40, clip=True),
+    ]
+    return charts.chart(rows, marks, 260)
+
+
+def _legend(
+    field: str, names: Sequence[str], looks: Sequence[Any], title: str | None, look: Spec
+) -> Spec:
+    """How the values of a field look, other than by colour."""
+    scale = {"domain": list(names), "range": list(looks)}
+    legend = {"title": title, "orient": "bottom", **look}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
+
+
+def _value_hover(title: str, words: Words) -> charts.Hover:
+    return [
+        ("value", title, ",.4~g"),
+        *charts.interval_hover(words, ",.4~g"),
+        ("n", words("seeds"), None),
+    ]
 
 
 def _time_figures(
@@ -768,15 +676,19 @@ def _time_figures(
 ) -> Iterator[Figure]:
     """Of the only layer, a line per setting; of several, a chart for each of the settings that matter most,
     all on the same axis."""
-    drawn, title = one.drawn_targets(), words.probe_title(one.quantity, one.reducer)
-    has_layers = len(one.targets) > 1
+    drawn, has_layers = one.drawn_targets(), len(one.targets) > 1
     cells = one.most_different(num_settings) if has_layers else list(one.cells)
-    by_cell = {cell: [r for t in drawn for r in one.time_rows(cell, t)] for cell in cells}
-    rows = [row for own in by_cell.values() for row in own]
-    groups = [own for own in by_cell.values() if own] if has_layers else [rows]
+    rows = [
+        _row(means[int(step)], cell=cell, x=step, line=target if has_layers else None)
+        for cell in cells
+        for target in drawn
+        if (means := one.means.get((cell, target)))
+        for step in thinned(sorted(map(float, means)))
+    ]
     if not rows:
         return
-    axis, lifts_zeros = probe_axis(rows)
+    axis, lifts_zeros = _fit(rows)
+    title, asked = words.probe_title(one.quantity, one.reducer), _asked(one, words)
     notes = [_meaning(one, words)]
     if has_layers and len(drawn) < len(one.targets):
         notes.append(words("probe_some_layers", some=len(drawn), all=len(one.targets)))
@@ -784,22 +696,33 @@ def _time_figures(
         notes.append(words("probe_some_settings", some=len(cells), all=len(one.cells)))
     notes += [words("probe_zeros")] if lifts_zeros else []
     field, names = ("line", drawn) if has_layers else ("cell", list(one.drawn_cells))
+    x = charts.quantity("x", words("updates"), scale={"nice": False}, axis={"tickCount": 6})
+    y = charts.quantity("y", title, scale=axis)
+    hue = charts.colour(field, names, words("layer" if has_layers else "cell"))
+    hover: charts.Hover = [
+        ("cell", words("cell"), None),
+        *([("line", words("layer"), None)] if has_layers else []),
+        ("x", words("updates"), ",.2~f"),
+        *_value_hover(title, words),
+    ]
+    by_cell = [[row for row in rows if row["cell"] == cell] for cell in cells]
+    groups = [own for own in by_cell if own] if has_layers else [rows]
     for number, own in enumerate(groups, start=1):
-        cell, told = own[0]["cell"], {"title": title, "probes": _asked(one, words)}
-        metric, key = f"{title} ({cell})", "probe_time_caption"
-        if not has_layers:
-            metric, key = f"{drawn[0]} {one.probes[0]}", "probe_caption"
-            told = {"target": drawn[0], "probe": one.probes[0]}
-        elif len(one.cells) > 1:
-            key = "probe_time_caption_of"
-        ends = {row[field]: row["y"] for row in own}
+        cell = own[0]["cell"]
+        if has_layers:
+            key = "probe_time_caption_of" if len(one.cells) > 1 else "probe_time_caption"
+            caption, metric = words(key, cell=cell, title=title, probes=asked), f"{title} ({cell})"
+        else:
+            caption = words("probe_caption", target=drawn[0], probe=one.probes[0])
+            metric = f"{drawn[0]} {one.probes[0]}"
+        ends = {row[field]: row["value"] for row in own}
         listed = words.listed(f"{name}: {figure(value)}" for name, value in ends.items())
         yield Figure(
             id=f"{place}-time" if number == 1 else f"{place}-time-{number}",
-            caption=words(key, cell=cell, **told),
+            caption=caption,
             alt=words("trend_alt", metric=metric, ends=listed),
             note=words.sentences(*notes),
-            spec=time_chart(own, field, names, title, axis, words),
+            spec=charts.line_chart(own, x, y, hue, hover),
         )
 
 
