@@ -8,7 +8,6 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, get_args
 
 import numpy as np
@@ -214,42 +213,44 @@ def _in_calls(
 def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
     """What statements of the script take: tests, logging, what lies between torch's calls. To show it, the
     statement that is seen most often there is left out."""
-
-    def seen(row: script_record.StatementRow, parts: Collection[str]) -> int:
-        return sum(row.samples.get(name, 0) for name in parts)
-
-    def blamed(limit: LimitName, *parts: str) -> Hypothesis:
-        """By the statement under way most often during these parts, and hardly ever otherwise."""
-        rows = [
-            row
-            for row in watched.statements
-            if seen(row, parts) >= PURE * sum(row.samples.values())
-            # Only what holds the loop has samples of what every update does.
-            and seen(row, ("backward", "optimizer")) <= ENCLOSING * sum(row.samples.values())
-            and not ("loss" in parts and row.samples.get("loss", 0) and "loss" in row.text)
-        ]
-        if not rows:
-            return _guess(shares, limit, 1.0, reason="no_statement")
-        row = max(rows, key=lambda row: seen(row, parts))
-        found = _guess(shares, limit, 1.0, f"without={row.line}", line=row.line, text=row.text)
-        if limit != "between":
-            return found
-        part = seen(row, parts) / max(1, sum(watched.samples.values()))
-        return replace(found, potential=max(part, min(found.share, part * 2)))
-
     if "evaluation" in shares:
         # Tests of several batches are cut to one; of others, the statement is left out.
-        found = blamed("evaluation", "evaluation")
         sizes = [one.num_batches or 2 for one in watched.loaders if not one.is_trained_on]
         if (most := max(sizes, default=1)) > 1:
-            potential = (1 - 1 / most) * found.share
-            found = replace(found, potential=potential, changes=("evaluation=1",), reason="")
-        yield found
+            yield _guess(shares, "evaluation", 1 - 1 / most, "evaluation=1")
+        else:
+            yield _by_statement(watched, shares, "evaluation", "evaluation")
     if "logging" in shares:
-        found = blamed("logging", "logging", *BETWEEN)
+        found = _by_statement(watched, shares, "logging", "logging", *BETWEEN)
         yield replace(found, changes=("no_logging",), reason="")
     if "between" in shares:
-        yield blamed("between", *BETWEEN, "loss")
+        yield _by_statement(watched, shares, "between", *BETWEEN, "loss")
+
+
+def _by_statement(
+    watched: WatchedRecord, shares: Mapping[str, float], limit: LimitName, *parts: str
+) -> Hypothesis:
+    """Blames the statement under way most often during these parts, and hardly ever otherwise."""
+    seen: dict[int, int] = {}
+    for place, row in enumerate(watched.statements):
+        during, updating = (
+            sum(row.samples.get(name, 0) for name in names)
+            for names in (parts, ("backward", "optimizer"))
+        )
+        whole = sum(row.samples.values())
+        is_loss = "loss" in parts and row.samples.get("loss", 0) and "loss" in row.text
+        # Only what holds the loop has samples of what every update does.
+        if during >= PURE * whole and updating <= ENCLOSING * whole and not is_loss:
+            seen[place] = during
+    if not seen:
+        return _guess(shares, limit, 1.0, reason="no_statement")
+    place = max(seen, key=seen.__getitem__)
+    row, share = watched.statements[place], shares[limit]
+    found = _guess(shares, limit, 1.0, f"without={row.line}", line=row.line, text=row.text)
+    if limit != "between":
+        return found
+    part = seen[place] / max(1, sum(watched.samples.values()))
+    return replace(found, potential=max(part, min(share, part * 2)))
 
 
 def _guess(
@@ -294,11 +295,8 @@ def _threads(
         others, saved = (max(1, now // 4),), 0.5
     else:
         return
-    changes = tuple(f"threads={number}" for number in others)
-    potential = saved * computing
-    yield Hypothesis(
-        limit="threads", share=computing, potential=potential, changes=changes, number=now
-    )
+    changes = [f"threads={number}" for number in others]
+    yield _guess({"threads": computing}, "threads", saved, *changes, number=now)
 
 
 def _memory(watched: WatchedRecord) -> Iterator[Hypothesis]:
@@ -391,17 +389,11 @@ def _limit(
             return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
         if hypothesis.limit == "memory":
             return growth_compared(timed, BASE, change, len(found))
-        interval = one.ratio.interval
-        return TriedRow(
-            change=change,
-            is_remedy=is_remedy,
-            verdict=verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)),
-            ratio=one.ratio.value,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
-            processes=one.n,
-            processes_needed=one.processes_needed,
-        )
+        verdict = verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN))
+        ends = {} if (both := one.ratio.interval) is None else {"low": both.low, "high": both.high}
+        known: dict[str, Any] = {"ratio": one.ratio.value, "processes": one.n, **ends}
+        known["processes_needed"] = one.processes_needed
+        return TriedRow(change=change, is_remedy=is_remedy, verdict=verdict, **known)
 
     shown = [tried(change) for change in hypothesis.changes or ("",)]
     remedies = [
@@ -410,20 +402,17 @@ def _limit(
         if cell_of(change) in found or cell_of(change) in failures
     ]
     kept = ("limit", "share", "potential", "line", "text", "number")
-    return script_record.LimitRow(
-        verdict=min((one.verdict for one in shown), key=RANKS.index),
-        tried=[*shown, *remedies],
-        **{field: getattr(hypothesis, field) for field in kept},
-    )
+    about: dict[str, Any] = {field: getattr(hypothesis, field) for field in kept}
+    verdict = min((one.verdict for one in shown), key=RANKS.index)
+    return script_record.LimitRow(verdict=verdict, tried=[*shown, *remedies], **about)
 
 
 def _rank(row: script_record.LimitRow) -> tuple[int, int, float]:
     """What is shown first: a leak ends a training altogether; a larger batch changes what is learned, and
     comes after what does not."""
-    is_leak, is_batch = row.limit == "memory", row.limit == "batch_size"
     ratios = [one.ratio for one in row.tried if one.ratio is not None and not one.is_remedy]
     gain = 1 - min(ratios) if ratios else row.potential
-    return RANKS.index(row.verdict), -1 if is_leak else int(is_batch), -gain
+    return RANKS.index(row.verdict), {"memory": -1, "batch_size": 1}.get(row.limit, 0), -gain
 
 
 def verdict_of(found: CostComparison, gain: float) -> script_record.LimitVerdict:
@@ -449,15 +438,14 @@ def compared(
     if (base, False) not in members or not cells:
         return {}
     ways = sorted({cell in rare for cell in cells})
-    rows = [(by_mean, *member) for by_mean, member in product(ways, members)]
+    rows = [(by_mean, *member) for by_mean in ways for member in members]
     places = {row: place for place, row in enumerate(rows)}
     benches = list(dict.fromkeys(one.cost.bench for one in timed))
     # Logs of the time per sample, over the rounds that all processes of a bench share.
     figures = np.full((len(places), len(benches)), math.nan)
     for column, bench in enumerate(benches):
         own = [one for one in timed if one.cost.bench == bench]
-        shared = _shared_rounds([one.cost for one in own])
-        times = [_round_ms(one.cost, shared) for one in own]
+        times = _rounds_ms([one.cost for one in own])
         for one, turns, usual in zip(own, times, levels(times), strict=True):
             size = math.log(samples_per_update(one.cost))
             for by_mean in ways:
@@ -476,19 +464,19 @@ def compared(
     return dict(zip(pairs, compare_costs(figures, list(pairs.values()), twice), strict=True))
 
 
-def _round_ms(cost: CostRecord, shared: Collection[int]) -> dict[int, float]:
-    """The time of an update by round, of those rounds; of all where it has none of them."""
-    turns = zip(cost.turns, cost.bare_turns_ms(), strict=True)
-    times = {turn.round: statistics.fmean(steps) for turn, steps in turns}
-    return {number: ms for number, ms in times.items() if number in shared} or times
-
-
-def _shared_rounds(costs: Sequence[CostRecord]) -> set[int]:
-    """Rounds that every process took part in, quiet ones where there are enough."""
+def _rounds_ms(costs: Sequence[CostRecord]) -> list[dict[int, float]]:
+    """Of each process of a bench the time of an update by round: of rounds that all took part in, quiet
+    ones where there are enough; of a process that has none of them, all."""
     rounds = [{turn.round for turn in cost.turns} for cost in costs]
     quiet = [{cost.turns[place].round for place in cost.quiet_turns()} for cost in costs]
-    both = set.intersection(*quiet)
-    return both if len(both) >= MIN_SHARED_ROUNDS else set.intersection(*rounds)
+    shared = set.intersection(*quiet)
+    shared = shared if len(shared) >= MIN_SHARED_ROUNDS else set.intersection(*rounds)
+    found = []
+    for cost in costs:
+        turns = zip(cost.turns, cost.bare_turns_ms(), strict=True)
+        times = {turn.round: statistics.fmean(steps) for turn, steps in turns}
+        found.append({number: ms for number, ms in times.items() if number in shared} or times)
+    return found
 
 
 def samples_per_update(cost: CostRecord) -> float:
@@ -519,13 +507,8 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
             verdict = "refuted"
         elif least > 0:
             verdict = "confirmed"
-    return TriedRow(
-        change=change,
-        is_remedy=False,
-        verdict=verdict,
-        processes=n,
-        growth_bytes=(before, after),
-    )
+    known: dict[str, Any] = {"processes": n, "growth_bytes": (before, after)}
+    return TriedRow(change=change, is_remedy=False, verdict=verdict, **known)
 
 
 # The diagnosis as a document, the answer first.
@@ -560,11 +543,21 @@ def _subtitle(record: DiagnosisRecord, words: Words) -> str:
 
 
 def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
-    """The answer first."""
+    """The answer first, then the parts of an update, the largest first, and what was tried."""
     for lines, is_lead in ((answer_lines, True), (open_lines, False)):
         if told := tuple(map(document.Statement, lines(record, words))):
             yield document.Statements(told, is_lead)
-    yield _parts_table(record, words)
+    named = ("data", "transfer", "optimizer", "evaluation", "logging", "between")
+    parts, whole = record.parts_ms, record.update_ms
+    fields: list[Field[str]] = [
+        name(
+            words("column_part"),
+            lambda part: words(f"limit_name_{part}") if part in named else words.phase(part),
+        ),
+        value(words("script_ms"), lambda part: number(parts[part], f"{parts[part]:.3g}")),
+        value(words("column_share"), lambda part: share(parts[part] / whole)),
+    ]
+    yield table_of(words("parts_table"), fields, sorted(parts, key=lambda part: -parts[part]))
     if record.limits:
         yield _tried_table(record, words)
     if record.others_cores > BUSY_CORES:
@@ -577,14 +570,9 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     for row in confirmed:
         best = min(row.proofs, key=lambda one: 1.0 if one.ratio is None else one.ratio)
         is_unknown = row.limit in ("logging", "between", "memory") and not row.text
-        yield words(
-            f"limits_{row.limit}" + "_unknown" * is_unknown,
-            share=row.share,
-            text=row.text,
-            line=row.line,
-            number=row.number or 0.0,
-            cores=record.cores,
-        )
+        about = {"share": row.share, "text": row.text, "line": row.line, "cores": record.cores}
+        key = f"limits_{row.limit}" + "_unknown" * is_unknown
+        yield words(key, number=row.number or 0.0, **about)
         yield _proof_text(best, words)
         yield _remedy_text(row, best, words)
     if not confirmed:
@@ -608,17 +596,17 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             yield words("not_tried_limit", limit=limit, reason=reason)
         if row.verdict != "cannot tell":
             continue
-        change = words.capital(_change_text(one.change, words))
+        about = {"limit": limit, "change": words.capital(_change_text(one.change, words))}
         if one.ratio and one.low and one.high:
-            ends = {"ratio": one.ratio, "low": one.low, "high": one.high}
-            said = words("open_limit", limit=limit, change=change, **ends)
+            said = words("open_limit", **about, ratio=one.ratio, low=one.low, high=one.high)
             needed, then = one.processes_needed, words("open_quiet")
             if needed is not None and needed <= MOST_ADVISED:
                 then = words("open_needed", processes=needed)
             yield words.sentences(said, then)
         elif one.growth_bytes is not None:
-            before, after = one.growth_bytes
-            yield words("open_memory", limit=limit, change=change, before=before, after=after)
+            yield words(
+                "open_memory", **about, before=one.growth_bytes[0], after=one.growth_bytes[1]
+            )
 
 
 def _proof_text(one: TriedRow, words: Words) -> str:
@@ -645,30 +633,11 @@ def _change_text(change: str, words: Words) -> str:
     return words(f"change_{name}", value=value)
 
 
-def _parts_table(record: DiagnosisRecord, words: Words) -> Table:
-    """The parts of an update, the largest first."""
-    named = ("data", "transfer", "optimizer", "evaluation", "logging", "between")
-    parts, whole = record.parts_ms, record.update_ms
-
-    def text(part: str) -> str:
-        return words(f"limit_name_{part}") if part in named else words.phase(part)
-
-    fields: list[Field[str]] = [
-        name(words("column_part"), text),
-        value(words("script_ms"), lambda part: number(parts[part], f"{parts[part]:.3g}")),
-        value(words("column_share"), lambda part: share(parts[part] / whole)),
-    ]
-    return table_of(words("parts_table"), fields, sorted(parts, key=lambda part: -parts[part]))
-
-
 Tried = tuple[script_record.LimitRow, TriedRow]
 
 
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
     """A row per change."""
-
-    def limit_share(tried: Tried) -> Entry:
-        return Entry(f"{100 * tried[0].share:.0f}%" if tried[0].share else "", tried[0].share)
 
     def ratio(tried: Tried) -> Entry:
         one = tried[1]
@@ -686,6 +655,9 @@ def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
         is_told = one.verdict in ("confirmed", "refuted")
         key = f"{'remedy' if one.is_remedy and is_told else 'limit'}_{one.verdict}"
         return Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
+
+    def limit_share(tried: Tried) -> Entry:
+        return Entry(f"{100 * tried[0].share:.0f}%" if tried[0].share else "", tried[0].share)
 
     fields: list[Field[Tried]] = [
         name(words("column_limit"), lambda tried: words(f"limit_name_{tried[0].limit}")),

@@ -15,8 +15,7 @@ from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
 from trainlab.analysis.tables import EMPTY, Field, bullets, name, table_of, value
-from trainlab.record.script_record import LoaderRow, ModelRow, OptimizerRow, WatchedRecord
-from trainlab.spec import Cell
+from trainlab.record.script_record import WatchedRecord
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec
 from trainlab.spec.study import level_text, short_name
@@ -89,35 +88,31 @@ def _mean_parts(by_run: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
     """By cell, in the order asked; those of which no run came to its end are left out, unless there is no
-    other to compare them with."""
-    cells = [cell.id for cell in evidence.cells]
-    found = [_times_of(evidence, cell, "done") for cell in cells]
-    if found == [None]:  # there is one cell, and no run of it
-        cut = _times_of(evidence, cells[0], "interrupted")
-        found = [cut or _times_of(evidence, cells[0], "failed")]
-    return [times for times in found if times is not None]
-
-
-def _times_of(
-    evidence: Evidence, cell: str, state: Literal["done", "interrupted", "failed"]
-) -> ScriptTimes | None:
-    """Of the runs that ended so; of those that failed, with a step to show for it."""
+    other to compare them with: then of the runs that were cut short, or that failed with a step to show."""
     script = evidence.study.script
-    ended = [
-        (one.watched, one.trial)
-        for _, one in sorted(evidence.learned.get(cell, {}).items())
-        if one.watched is not None and one.trial.state == state
-        if state != "failed" or one.watched.num_steps
-    ]
-    if not ended:
-        return None
-    return ScriptTimes(
-        cell,
-        tuple(run for run, _ in ended),
-        is_on_cpu=all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended),
-        num_processes=1 if script is None else script.processes,
-        cut="" if state == "done" else state,
-    )
+
+    def times_of(cell: str, state: Literal["done", "interrupted", "failed"]) -> ScriptTimes | None:
+        ended = [
+            (one.watched, one.trial)
+            for _, one in sorted(evidence.learned.get(cell, {}).items())
+            if one.watched is not None and one.trial.state == state
+            if state != "failed" or one.watched.num_steps
+        ]
+        if not ended:
+            return None
+        return ScriptTimes(
+            cell,
+            tuple(run for run, _ in ended),
+            is_on_cpu=all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended),
+            num_processes=1 if script is None else script.processes,
+            cut="" if state == "done" else state,
+        )
+
+    cells = [cell.id for cell in evidence.cells]
+    found = [times_of(cell, "done") for cell in cells]
+    if found == [None]:  # there is one cell, and no run of it
+        found = [times_of(cells[0], "interrupted") or times_of(cells[0], "failed")]
+    return [times for times in found if times is not None]
 
 
 def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
@@ -130,27 +125,27 @@ def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
     return started | ({FIRST_STEP: apart} if apart else {}) | rest
 
 
-def _later(run: WatchedRecord) -> dict[str, Sequence[float]]:
+def steps_ms(run: WatchedRecord) -> dict[str, Sequence[float]]:
     """Milliseconds by part in the steps after the first."""
     start = 1 if run.steps[:1] == [1] else 0
     return {part: steps[start:] for part, steps in run.steps_ms.items()}
 
 
-def steps_ms(run: WatchedRecord) -> list[float]:
-    """Of the steps after the first, whole."""
-    return list(map(sum, zip(*_later(run).values(), strict=True)))
+def whole_steps_ms(run: WatchedRecord) -> list[float]:
+    """Of the steps after the first."""
+    return list(map(sum, zip(*steps_ms(run).values(), strict=True)))
 
 
 def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
     """By part, the mean over the middle half of the steps after the first by how long they took: the parts
     add up, and a step that something else held up does not count. Empty where there is none."""
-    wholes = steps_ms(run)
-    places = sorted(range(len(wholes)), key=lambda place: wholes[place])
+    wholes = whole_steps_ms(run)
+    places = sorted(range(len(wholes)), key=wholes.__getitem__)
     middle = places[len(places) // 4 : len(places) - len(places) // 4]
     if not middle:
         return {}
-    later = _later(run).items()
-    return {part: statistics.fmean(steps[place] for place in middle) for part, steps in later}
+    by_part = steps_ms(run).items()
+    return {part: statistics.fmean(steps[place] for place in middle) for part, steps in by_part}
 
 
 class Growth(NamedTuple):
@@ -221,14 +216,8 @@ def _part_text(one: Finding, words: Words) -> str:
 
 
 def _order_text(one: Finding, words: Words) -> str:
-    if one.shuffles:
-        return one.fill(words, "script_order_alike")
-    return one.fill(words, "script_order" if one.num_passes > 1 else "script_order_once")
-
-
-def _same_text(one: Finding, words: Words) -> str:
-    key = "script_same" if one.is_whole else "script_same_levels"
-    return one.fill(words, key, argument=short_name(one.subject))
+    key = "script_order" if one.num_passes > 1 else "script_order_once"
+    return one.fill(words, "script_order_alike" if one.shuffles else key)
 
 
 def _kind(
@@ -240,7 +229,16 @@ def _kind(
     return Kind(name, "script", rank, statement=statement, phrases=_where, weight=weight)
 
 
-SCRIPT_SAME = _kind("script_same", 1, _same_text, lambda one: len(one.cells))
+SCRIPT_SAME = _kind(
+    "script_same",
+    1,
+    lambda one, words: one.fill(
+        words,
+        "script_same" if one.is_whole else "script_same_levels",
+        argument=short_name(one.subject),
+    ),
+    lambda one: len(one.cells),
+)
 """Settings that differ in one argument, and were trained alike to the last bit; `is_whole` where all levels
 of the argument gave the same."""
 SCRIPT_SEEDS = _kind(
@@ -272,118 +270,100 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
     """Of each cell, in the order asked; then of what was repeated."""
     all_times, num_cells = script_times(evidence), len(evidence.cells)
     for times in all_times:
-        yield _time(times, num_cells)
-        yield from _parts(times, num_cells)
-        yield from _memory(times, num_cells)
+        shared = {"cells": (times.cell,), "num_cells": num_cells}
+        yield SCRIPT_TIME(subject="script", n=len(times.runs), **shared, **_time(times))
+        # Of a run that was cut short its parts say when that was.
+        for part, least in () if times.cut else NOTABLE_OF_RUN.items():
+            shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
+            spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
+            yield from _part(part, "run", shares, least, spent_s, shared)
+        steps = [typical_step_ms(run) for run in times.runs]
+        for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
+            if part in times.step_parts_ms:
+                shares = [parts.get(part, 0.0) / (sum(parts.values()) or 1.0) for parts in steps]
+                spent_ms = times.step_parts_ms[part]
+                yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, shared)
+        grown = [one for run in times.runs if (one := growth(run)) is not None]
+        if grown and len(grown) == len(times.runs):
+            middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
+            yield SCRIPT_MEMORY(
+                subject="memory",
+                n=len(grown),
+                mib_per_update=middle.per_update / MIB,
+                first_mib=middle.first / MIB,
+                last_mib=middle.last / MIB,
+                num_updates=middle.last_step - middle.first_step,
+                **shared,
+            )
     yield from _orders(all_times, num_cells)
     yield from _same_losses(evidence)
-    yield from _seeds(evidence)
+    # Cells with runs that are the same, those with as many together.
+    by_number: dict[tuple[int, int], list[str]] = {}
+    for cell in evidence.cells:
+        if repeats := evidence.repeats.get(cell.id):
+            num_runs = len(evidence.learned[cell.id])
+            by_number.setdefault((num_runs, num_runs - len(repeats)), []).append(cell.id)
+    for (num_runs, num_different), cells in by_number.items():
+        numbers = {"num_cells": num_cells, "num_different": num_different}
+        yield SCRIPT_SEEDS(subject="seeds", cells=tuple(cells), n=num_runs, **numbers)
 
 
-def _time(times: ScriptTimes, num_cells: int) -> Finding:
+def _time(times: ScriptTimes) -> dict[str, Any]:
+    """How long the runs took, what of it was training, and what watching took."""
     walls = [run.wall_s for run in times.runs]
-    steps = [statistics.median(found) for run in times.runs if (found := steps_ms(run))]
-    firsts = [
-        sum(ms[0] for ms in run.steps_ms.values()) for run in times.runs if run.steps[:1] == [1]
-    ]
+    steps = [statistics.median(found) for run in times.runs if (found := whole_steps_ms(run))]
+    first_runs = [run.steps_ms.values() for run in times.runs if run.steps[:1] == [1]]
+    firsts = [sum(ms[0] for ms in parts) for parts in first_runs]
 
     def share(read: Callable[[WatchedRecord], float]) -> float:
         return times.median(lambda run: read(run) / (run.wall_s or 1.0))
 
-    return SCRIPT_TIME(
-        subject="script",
-        cells=(times.cell,),
-        n=len(times.runs),
-        num_cells=num_cells,
-        wall_s=statistics.median(walls),
-        low_s=min(walls),
-        high_s=max(walls),
-        startup_share=share(lambda run: run.parts_s.get(STARTUP, 0.0)),
-        training_share=share(lambda run: run.trained_s),
-        evaluation_share=share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
-        step_ms=statistics.median(steps) if steps else None,
-        first_step_ms=statistics.median(firsts) if firsts else None,
-        overhead_s=times.median(lambda run: run.overhead_s),
-        overhead_share=share(lambda run: run.overhead_s),
-        instruments_s=times.median(lambda run: run.instruments_s),
-        num_updates=round(times.median(lambda run: run.num_steps)),
-        cut=times.cut,
-    )
+    return {
+        "wall_s": statistics.median(walls),
+        "low_s": min(walls),
+        "high_s": max(walls),
+        "startup_share": share(lambda run: run.parts_s.get(STARTUP, 0.0)),
+        "training_share": share(lambda run: run.trained_s),
+        "evaluation_share": share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
+        "step_ms": statistics.median(steps) if steps else None,
+        "first_step_ms": statistics.median(firsts) if firsts else None,
+        "overhead_s": times.median(lambda run: run.overhead_s),
+        "overhead_share": share(lambda run: run.overhead_s),
+        "instruments_s": times.median(lambda run: run.instruments_s),
+        "num_updates": round(times.median(lambda run: run.num_steps)),
+        "cut": times.cut,
+    }
 
 
-def _parts(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
-    found: list[tuple[str, str, list[float], float, float]] = []
-    # Of a run that was cut short these say when that was.
-    for part, least in () if times.cut else NOTABLE_OF_RUN.items():
-        shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
-        spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
-        found.append((part, "run", shares, least, spent_s))
-    steps = [typical_step_ms(run) for run in times.runs]
-    for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
-        if part in times.step_parts_ms:
-            shares = [parts.get(part, 0.0) / (sum(parts.values()) or 1.0) for parts in steps]
-            found.append((part, "step", shares, NOTABLE_OF_STEP, times.step_parts_ms[part]))
-    for part, of, shares, least, spent in found:
-        if (share := statistics.median(shares)) >= least:
-            yield SCRIPT_PART(
-                subject=part,
-                cells=(times.cell,),
-                n=len(times.runs),
-                num_cells=num_cells,
-                of=of,
-                share=share,
-                low=min(shares),
-                high=max(shares),
-                time=spent,
-            )
-
-
-def _memory(times: ScriptTimes, num_cells: int) -> Iterator[Finding]:
-    """Where it grew in every run."""
-    found = [one for run in times.runs if (one := growth(run)) is not None]
-    if not found or len(found) < len(times.runs):
-        return
-
-    middle = sorted(found, key=lambda one: one.per_update)[len(found) // 2]
-    yield SCRIPT_MEMORY(
-        subject="memory",
-        cells=(times.cell,),
-        n=len(found),
-        num_cells=num_cells,
-        mib_per_update=middle.per_update / MIB,
-        first_mib=middle.first / MIB,
-        last_mib=middle.last / MIB,
-        num_updates=middle.last_step - middle.first_step,
-    )
+def _part(
+    part: str, of: str, shares: Sequence[float], least: float, spent: float, shared: dict[str, Any]
+) -> Iterator[Finding]:
+    """A part of the run or of its steps, where it takes enough of them."""
+    if (share := statistics.median(shares)) >= least:
+        known = {"share": share, "low": min(shares), "high": max(shares), "time": spent}
+        yield SCRIPT_PART(subject=part, n=len(shares), of=of, **known, **shared)
 
 
 def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Finding]:
-    """Cells whose loaders do not shuffle, those with as many passes together."""
-
-    def is_alike(loader: LoaderRow) -> bool:
-        """Whether every pass has the same order, as far as was seen: a data set may shuffle by itself, and
-        a loader that shuffles may be seeded anew before every pass."""
-        if loader.order == IN_ORDER:
-            return loader.begins_alike is not False
-        return loader.begins_alike is True
-
+    """Cells whose loaders have the same order in every pass, as far as was seen, those with as many passes
+    together: a data set may shuffle by itself, and a loader that shuffles may be seeded anew before every
+    pass."""
     by_passes: dict[tuple[int, bool], list[ScriptTimes]] = {}
     for times in all_times:
         by_run = [[one for one in run.loaders if one.is_trained_on] for run in times.runs]
         loaders = [one for trained in by_run for one in trained]
-        if all(by_run) and all(map(is_alike, loaders)):
+        are_alike = all(
+            one.begins_alike or (one.order == IN_ORDER and one.begins_alike is None)
+            for one in loaders
+        )
+        if all(by_run) and are_alike:
             passes = max(one.num_passes for one in loaders)
             shuffles = any(one.order != IN_ORDER for one in loaders)
             by_passes.setdefault((passes, shuffles), []).append(times)
     for (passes, shuffles), found in by_passes.items():
-        yield SCRIPT_ORDER(
-            subject="order",
-            cells=tuple(times.cell for times in found),
-            n=sum(len(times.runs) for times in found),
-            num_cells=num_cells,
-            num_passes=passes,
-            shuffles=shuffles,
-        )
+        numbers = {"num_cells": num_cells, "num_passes": passes, "shuffles": shuffles}
+        cells, n = tuple(times.cell for times in found), sum(len(times.runs) for times in found)
+        yield SCRIPT_ORDER(subject="order", cells=cells, n=n, **numbers)
 
 
 Losses = tuple[tuple[int, int, tuple[float | None, ...]], ...]
@@ -392,13 +372,22 @@ Losses = tuple[tuple[int, int, tuple[float | None, ...]], ...]
 
 def _same_losses(evidence: Evidence) -> Iterator[Finding]:
     """Of each argument that is varied, in the order asked."""
-    losses = {cell.id: found for cell in evidence.cells if (found := _losses(evidence, cell))}
-    known = [cell for cell in evidence.cells if cell.id in losses]
+    losses: dict[str, Losses] = {}
+    for cell in evidence.cells:
+        runs = {
+            seed: one.watched
+            for seed, one in sorted(evidence.learned.get(cell.id, {}).items())
+            if one.watched is not None and one.trial.state == "done"
+        }
+        # Only of cells that were watched to the end, and of which enough losses are known.
+        if runs and all(r.num_steps >= MIN_UPDATES and None not in r.losses for r in runs.values()):
+            losses[cell.id] = tuple((s, r.num_steps, tuple(r.losses)) for s, r in runs.items())
     for factor in evidence.factors:
         beside: dict[str, list[str]] = {}  # cells that differ in this argument alone
-        for cell in known:
-            rest = repr(sorted(item for item in cell.levels.items() if item[0] != factor))
-            beside.setdefault(rest, []).append(cell.id)
+        for cell in evidence.cells:
+            if cell.id in losses:
+                rest = repr(sorted(item for item in cell.levels.items() if item[0] != factor))
+                beside.setdefault(rest, []).append(cell.id)
         groups = [group for group in beside.values() if len(group) > 1]
         alike = []
         for group in groups:
@@ -406,46 +395,12 @@ def _same_losses(evidence: Evidence) -> Iterator[Finding]:
             for cell_id in group:
                 by_losses.setdefault(losses[cell_id], []).append(cell_id)
             alike += [cells for cells in by_losses.values() if len(cells) > 1]
-        is_whole = bool(groups) and list(map(len, alike)) == list(map(len, groups))
-        if is_whole:
+        if is_whole := bool(groups) and list(map(len, alike)) == list(map(len, groups)):
             alike = [[cell_id for group in groups for cell_id in group]]
         for cells in alike:
-            yield SCRIPT_SAME(
-                subject=factor,
-                cells=tuple(cells),
-                n=sum(len(losses[cell_id]) for cell_id in cells),
-                num_cells=len(evidence.cells),
-                is_whole=is_whole,
-            )
-
-
-def _losses(evidence: Evidence, cell: Cell) -> Losses | None:
-    """None where the cell was not watched to the end, or too few losses are known."""
-    runs = {
-        seed: one.watched
-        for seed, one in sorted(evidence.learned.get(cell.id, {}).items())
-        if one.watched is not None and one.trial.state == "done"
-    }
-    if not runs or any(run.num_steps < MIN_UPDATES or None in run.losses for run in runs.values()):
-        return None
-    return tuple((seed, run.num_steps, tuple(run.losses)) for seed, run in runs.items())
-
-
-def _seeds(evidence: Evidence) -> Iterator[Finding]:
-    """Cells with runs that are the same, those with as many together."""
-    by_number: dict[tuple[int, int], list[str]] = {}
-    for cell in evidence.cells:
-        if repeats := evidence.repeats.get(cell.id):
-            num_runs = len(evidence.learned[cell.id])
-            by_number.setdefault((num_runs, num_runs - len(repeats)), []).append(cell.id)
-    for (num_runs, num_different), cells in by_number.items():
-        yield SCRIPT_SEEDS(
-            subject="seeds",
-            cells=tuple(cells),
-            n=num_runs,
-            num_cells=len(evidence.cells),
-            num_different=num_different,
-        )
+            n = sum(len(losses[cell_id]) for cell_id in cells)
+            numbers = {"num_cells": len(evidence.cells), "is_whole": is_whole}
+            yield SCRIPT_SAME(subject=factor, cells=tuple(cells), n=n, **numbers)
 
 
 def command_text(script: ScriptSpec) -> str:
@@ -548,55 +503,35 @@ def seen_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
 
 def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
     """Each thing once and what was seen of it; with how many there were, where several are alike."""
+    seen: list[tuple[str, list[str]]] = []
+    for loader in run.loaders:
+        parts = [] if (size := loader.batch_size) is None else [words("batch_of", size=size)]
+        if loader.num_samples is not None:
+            parts.append(words("seen_samples", number=f"{loader.num_samples:,}"))
+        parts.append(words.named("seen_order", loader.order.replace(" ", "_")))
+        parts.append(words.counted("one_worker", "num_workers", loader.num_workers))
+        parts += [words("seen_pinned")] if loader.pin_memory else []
+        parts += [words("seen_drop_last")] if loader.drop_last else []
+        parts.append(words.counted("one_pass", "num_passes", loader.num_passes))
+        key = "seen_training_loader" if loader.is_trained_on else "seen_other_loader"
+        seen.append((key, parts))
+    for model in run.models:
+        size_text = words("seen_parameters", number=f"{model.num_parameters:,}")
+        devices = [level_name("device", device, words) for device in model.devices]
+        compiled = [words("seen_compiled")] if model.is_compiled else []
+        seen.append(("seen_model", [model.name, size_text, *model.dtypes, *devices, *compiled]))
+    for optimizer in run.optimizers:
+        parts, lr = [optimizer.name], optimizer.lr
+        parts += [] if lr is None else [words("seen_lr", lr=level_text(lr))]
+        parts += [] if optimizer.code == "auto" else [words("seen_code", code=optimizer.code)]
+        updates = words("seen_updates", number=f"{optimizer.num_steps:,}")
+        seen.append(("seen_optimizer", [*parts, updates]))
     updates = words("seen_updates", number=f"{run.num_steps:,}")
     threads = words.counted("one_thread", "num_threads", run.threads)
-    seen = [
-        *(
-            (
-                "seen_training_loader" if one.is_trained_on else "seen_other_loader",
-                _loader(one, words),
-            )
-            for one in run.loaders
-        ),
-        *(("seen_model", _model(model, words)) for model in run.models),
-        *(("seen_optimizer", _optimizer(optimizer, words)) for optimizer in run.optimizers),
-        ("seen_process", (updates, threads)),
-    ]
+    seen.append(("seen_process", [updates, threads]))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), number in Counter(rows).items():
         yield kind, told if number == 1 else words("seen_alike", number=number, told=told)
-
-
-def _loader(loader: LoaderRow, words: Words) -> Iterator[str]:
-    if loader.batch_size is not None:
-        yield words("batch_of", size=loader.batch_size)
-    if loader.num_samples is not None:
-        yield words("seen_samples", number=f"{loader.num_samples:,}")
-    yield words.named("seen_order", loader.order.replace(" ", "_"))
-    yield words.counted("one_worker", "num_workers", loader.num_workers)
-    if loader.pin_memory:
-        yield words("seen_pinned")
-    if loader.drop_last:
-        yield words("seen_drop_last")
-    yield words.counted("one_pass", "num_passes", loader.num_passes)
-
-
-def _model(model: ModelRow, words: Words) -> Iterator[str]:
-    yield model.name
-    yield words("seen_parameters", number=f"{model.num_parameters:,}")
-    yield from model.dtypes
-    yield from (level_name("device", device, words) for device in model.devices)
-    if model.is_compiled:
-        yield words("seen_compiled")
-
-
-def _optimizer(optimizer: OptimizerRow, words: Words) -> Iterator[str]:
-    yield optimizer.name
-    if optimizer.lr is not None:
-        yield words("seen_lr", lr=level_text(optimizer.lr))
-    if optimizer.code != "auto":
-        yield words("seen_code", code=optimizer.code)
-    yield words("seen_updates", number=f"{optimizer.num_steps:,}")
 
 
 def script_section(data: RunData, words: Words) -> Section | None:
