@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -124,17 +125,14 @@ def _unstable_text(one: Finding, words: Words) -> str:
     if one.reason is not None and one.reason_value is not None:
         why = words.warning(one.reason, one.reason_value)
         parts.append(one.fill(words, "unstable_times", why=why))
-    if one.num_wide:
-        parts.append(one.fill(words, "wide_ratios"))
-    elif one.worst_ratio is not None:
-        parts.append(one.fill(words, "good_ratios"))
+    if one.worst_ratio is not None:
+        parts.append(one.fill(words, "wide_ratios" if one.num_wide else "good_ratios"))
     return words.sentences(*parts)
 
 
 def _slow_text(one: Finding, words: Words) -> str:
-    knows_load = one.others_cores is not None and one.stolen_cores is not None
-    keys = ("slow_trial", "slow_trial_load") if knows_load else ("slow_trial",)
-    return words.sentences(*(one.fill(words, key) for key in keys))
+    load = [one.fill(words, "slow_trial_load")] if one.others_cores is not None else []
+    return words.sentences(one.fill(words, "slow_trial"), *load)
 
 
 COST = Kind(
@@ -182,23 +180,8 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         ]
         comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
         ratios += comparisons
-        noise = noise_ratio(evidence, mode)
-        for one, comparison in zip(measured, comparisons, strict=True):
-            yield _time(*one, comparison, noise)
+        yield from _compared(evidence, mode, measured, comparisons)
         yield from scaling.parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
-        for pair, first, second in measured:
-            if first.peak_mib is not None and second.peak_mib is not None:
-                yield MEMORY(
-                    subject=f"{mode}/peak_bytes",
-                    factor=pair.factor,
-                    levels=pair.levels,
-                    cells=pair.ids,
-                    n=1,
-                    confounds=trial_confounds(first.trial, second.trial, pair.factors),
-                    mib_a=first.peak_mib,
-                    mib_b=second.peak_mib,
-                    ratio=second.peak_mib / first.peak_mib,
-                )
         yield from _uncompared(evidence, pairs, mode)
         for series in scaling.batch_series(evidence, mode):
             yield scaling.scaling_finding(series)
@@ -208,59 +191,66 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _slow_trials(evidence)
 
 
-def _time(
-    pair: Contrast,
-    first: Measurement,
-    second: Measurement,
-    comparison: CostComparison,
-    noise: float | None,
-) -> Finding:
-    values: dict[str, float | None] = {"ratio": comparison.ratio.value, "noise": noise}
-    for end, one in (("a", first), ("b", second)):
-        values[f"sample_us_{end}"] = one.summary.sample_us.value
-        values[f"step_ms_{end}"] = one.summary.step_ms.value
-        values[f"epoch_s_{end}"] = one.summary.epoch_s.value if one.knows_epochs else None
-    for field in ("p", "family", "margin", "detectable", "processes_needed"):
-        values[field] = getattr(comparison, field)
-    is_equivalent = comparison.verdict == "equivalent"
-    return COST(
-        subject=f"{first.summary.mode}/sample_us",
-        factor=pair.factor,
-        levels=pair.levels,
-        cells=pair.ids,
-        n=comparison.n,
-        interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
-        verdict=comparison.verdict,
-        confounds=trial_confounds(first.trial, second.trial, pair.factors),
-        **values,
-    )
+def _compared(
+    evidence: Evidence,
+    mode: str,
+    measured: Sequence[tuple[Contrast, Measurement, Measurement]],
+    comparisons: Sequence[CostComparison],
+) -> Iterator[Finding]:
+    """Time of every pair of cells, then their memory."""
+    noise, memory = noise_ratio(evidence, mode), []
+    for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
+        confounds = trial_confounds(first.trial, second.trial, pair.factors)
+        shared = {"factor": pair.factor, "levels": pair.levels, "cells": pair.ids}
+        values: dict[str, float | None] = {"ratio": comparison.ratio.value, "noise": noise}
+        for end, one in (("a", first), ("b", second)):
+            values[f"sample_us_{end}"] = one.summary.sample_us.value
+            values[f"step_ms_{end}"] = one.summary.step_ms.value
+            values[f"epoch_s_{end}"] = one.summary.epoch_s.value if one.knows_epochs else None
+        for field in ("p", "family", "margin", "detectable", "processes_needed"):
+            values[field] = getattr(comparison, field)
+        is_equivalent = comparison.verdict == "equivalent"
+        yield COST(
+            subject=f"{mode}/sample_us",
+            n=comparison.n,
+            interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
+            verdict=comparison.verdict,
+            confounds=confounds,
+            **shared,
+            **values,
+        )
+        if first.peak_mib is not None and second.peak_mib is not None:
+            peaks = {"mib_a": first.peak_mib, "mib_b": second.peak_mib}
+            ratio, subject = second.peak_mib / first.peak_mib, f"{mode}/peak_bytes"
+            told = {**shared, **peaks, "ratio": ratio}
+            memory.append(MEMORY(subject=subject, n=1, confounds=confounds, **told))
+    yield from memory
 
 
 def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
     """One finding for all times and ratios that are not known well."""
-    spec = evidence.study.cost or CostSpec()
+    within = (evidence.study.cost or CostSpec()).ratio_within
     off = _instabilities(evidence)
     widths = [one.half_width for one in ratios if one.half_width is not None]
-    wide = [width for width in widths if width > spec.ratio_within]
-    if not off and not wide:
-        return
-    worst = max((one for _, one in off), key=lambda one: one.off_by, default=None)
-    first = off[0][0] if off else evidence.measured[0]
-    yield UNSTABLE(
-        subject=f"{first.summary.mode}/step_ms",
-        cells=tuple(dict.fromkeys(measurement.trial.cell for measurement, _ in off)),
-        n=len(off) + len(wide),
-        num_unstable=len(off),
-        num_measured=len(evidence.measured),
-        worst=None if worst is None else worst.off_by,
-        num_wide=len(wide),
-        num_ratios=len(widths),
-        worst_ratio=max(widths, default=None),
-        limit=STEP_LIMIT,
-        ratio_limit=spec.ratio_within,
-        reason=None if worst is None else worst.reason,
-        reason_value=None if worst is None else worst.value,
-    )
+    wide = [width for width in widths if width > within]
+    if off or wide:
+        worst = max((one for _, one in off), key=lambda one: one.off_by, default=None)
+        first = off[0][0] if off else evidence.measured[0]
+        yield UNSTABLE(
+            subject=f"{first.summary.mode}/step_ms",
+            cells=tuple(dict.fromkeys(measurement.trial.cell for measurement, _ in off)),
+            n=len(off) + len(wide),
+            num_unstable=len(off),
+            num_measured=len(evidence.measured),
+            worst=worst and worst.off_by,
+            num_wide=len(wide),
+            num_ratios=len(widths),
+            worst_ratio=max(widths, default=None),
+            limit=STEP_LIMIT,
+            ratio_limit=within,
+            reason=worst and worst.reason,
+            reason_value=worst and worst.value,
+        )
 
 
 def _instabilities(evidence: Evidence) -> list[tuple[Measurement, Instability]]:
@@ -298,16 +288,10 @@ def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
             continue
         for seed, epoch_s in slow.items():
             load = seeds[seed].trial.load
-            yield SLOW_TRIAL(
-                subject="train_s",
-                cells=(cell,),
-                n=len(times_s),
-                seed=seed,
-                epoch_s=epoch_s,
-                faster_s=faster_s,
-                others_cores=None if load is None else load.others_cores,
-                stolen_cores=None if load is None else load.stolen_cores,
-            )
+            values: dict[str, Any] = {"seed": seed, "epoch_s": epoch_s, "faster_s": faster_s}
+            values["others_cores"] = load and load.others_cores
+            values["stolen_cores"] = load and load.stolen_cores
+            yield SLOW_TRIAL(subject="train_s", cells=(cell,), n=len(times_s), **values)
 
 
 def cost_table(evidence: Evidence, words: Words) -> Table:
@@ -409,8 +393,7 @@ def warning_table(evidence: Evidence, words: Words) -> Table | None:
 
 def warning_text(measurement: Measurement, words: Words) -> str | None:
     """By how much a time per batch may be off and why; None where it is known well."""
-    unstable = measurement.summary.unstable
-    if unstable is None:
+    if (unstable := measurement.summary.unstable) is None:
         return None
     why = words.warning(unstable.reason, unstable.value)
     return words("unstable_line", off_by=percent(unstable.off_by), why=why)
@@ -448,16 +431,6 @@ def phase_bars(evidence: Evidence, mode: str) -> Bars:
     return {
         m.trial.cell: m.summary.phases_ms for m in measured if any(m.summary.phases_ms.values())
     }
-
-
-def memory_bars(evidence: Evidence, mode: str) -> Bars:
-    """What the memory at its peak holds, in MiB; the parts add up to the peak."""
-    bars = {}
-    for measurement in evidence.measured_in(mode)[:MOST_CELLS]:
-        if (held := measurement.memory) is not None:
-            parts = {kind: size / MIB for kind, size in held.at_peak.items() if size}
-            bars[measurement.trial.cell] = parts | {"other": held.other_bytes / MIB}
-    return bars
 
 
 def phases_of_step(measurement: Measurement, words: Words) -> Table:
@@ -523,7 +496,6 @@ def phase_section(data: RunData, words: Words) -> Section | None:
     """Where the time and the memory of a step go; None where no cost was measured."""
     evidence = data.evidence
     phases = {mode: bars for mode in MODES if (bars := phase_bars(evidence, mode))}
-    memory = {mode: bars for mode in MODES if (bars := memory_bars(evidence, mode))}
     if not phases:
         return None
     unit, axis = words("milliseconds"), words("memory_axis")
@@ -531,11 +503,17 @@ def phase_section(data: RunData, words: Words) -> Section | None:
         Paragraph(words("phases_intro")),
         *(bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()),
         *(phase_table(evidence.measured_in(mode), mode, words) for mode in phases),
-        *(
-            bar_figure(b, "memory", mode, "MiB", words, words.memory, axis)
-            for mode, b in memory.items()
-        ),
     ]
+    for mode in MODES:
+        held = {m.trial.cell: m.memory for m in evidence.measured_in(mode)[:MOST_CELLS] if m.memory}
+        # What the memory at its peak holds, in MiB; the parts add up to the peak.
+        bars = {
+            cell: {kind: size / MIB for kind, size in memory.at_peak.items() if size}
+            | {"other": memory.other_bytes / MIB}
+            for cell, memory in held.items()
+        }
+        if bars:
+            blocks.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
     if findings := data.findings_in("phases"):
         blocks.append(bullets(findings, words))
     return Section("phases", words("phases"), tuple(blocks))

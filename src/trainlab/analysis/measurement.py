@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -173,6 +173,12 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
     per_sample = step.times(1e3 / first.batch_size)
     epochs_s = [epoch_s_of(r, ms) for r, ms in zip(records, process_ms, strict=True)]
     low, high = (None if end is None else 1e6 / end for end in (per_sample.high, per_sample.low))
+    # The bare step is split in proportion to the marked phases: what marking adds is in none of them.
+    marked_ms = {
+        name: statistics.median(statistics.fmean(record.phases_ms[name]) for record in records)
+        for name in first.phases_ms
+    }
+    marked_step_ms = sum(marked_ms.values())
     return CostSummary(
         mode=first.mode,
         batch_size=first.batch_size,
@@ -191,7 +197,7 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
         sample_us=per_sample,
         epoch_s=step.times(statistics.geometric_mean(epochs_s) / step.value),
         samples_per_s=Estimate(1e6 / per_sample.value, low, high),
-        phases_ms=_phases(records, step.value),
+        phases_ms={name: ms / marked_step_ms * step.value for name, ms in marked_ms.items()},
         first_step_ms=statistics.median((r.warmup_ms or r.step_ms)[0] for r in records),
         unstable=_instability(records, process_ms, step),
     )
@@ -221,16 +227,6 @@ def epoch_s_of(record: CostRecord, step_ms: float) -> float:
     return (num_full * step_ms + last_ms) / 1e3
 
 
-def _phases(records: Sequence[CostRecord], step_ms: float) -> dict[str, float]:
-    """The bare step split in proportion to the marked phases: what marking adds is in none of them."""
-    marked_ms = {
-        name: statistics.median(statistics.fmean(record.phases_ms[name]) for record in records)
-        for name in records[0].phases_ms
-    }
-    total_ms = sum(marked_ms.values())
-    return {name: ms / total_ms * step_ms for name, ms in marked_ms.items()}
-
-
 def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -238,26 +234,22 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 def _instability(
     records: Sequence[CostRecord], process_ms: Sequence[float], step: Estimate
 ) -> Instability | None:
-    """By the interval that is shown; None without one: what it would be when repeated is not known."""
+    """By the interval that is shown; None without one: what it would be when repeated is not known. The
+    likeliest reason counts; at last, that processes differ, which needs no cause that can be seen."""
     if step.high is None or (off_by := step.high / step.value - 1) <= STEP_LIMIT:
         return None
-    return Instability(off_by, *next(_reasons(records, process_ms)))
-
-
-def _reasons(
-    records: Sequence[CostRecord], process_ms: Sequence[float]
-) -> Iterator[tuple[Reason, float]]:
-    """The likeliest first; at last, that processes differ, which needs no cause that can be seen."""
-    if (stolen := max(record.load.stolen_cores for record in records)) > STOLEN_LIMIT_CORES:
-        yield "stolen", stolen
-    if (others := max(record.load.others_cores for record in records)) > OTHERS_LIMIT_CORES:
-        yield "others_busy", others
+    stolen = max(record.load.stolen_cores for record in records)
+    others = max(record.load.others_cores for record in records)
     # The last third of the steps beside the first.
     thirds = [(r.step_ms, max(1, len(r.step_ms) // 3)) for r in records]
     drifts = [statistics.median(s[-n:]) / statistics.median(s[:n]) - 1 for s, n in thirds]
+    if stolen > STOLEN_LIMIT_CORES:
+        return Instability(off_by, "stolen", stolen)
+    if others > OTHERS_LIMIT_CORES:
+        return Instability(off_by, "others_busy", others)
     if abs(drift := max(drifts, key=abs)) > DRIFT_LIMIT:
-        yield "steps_drift", drift
-    yield "processes_differ", max(process_ms) / min(process_ms) - 1
+        return Instability(off_by, "steps_drift", drift)
+    return Instability(off_by, "processes_differ", max(process_ms) / min(process_ms) - 1)
 
 
 def figures_of(measured: Sequence[Measurement]) -> Floats:

@@ -12,7 +12,6 @@ from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.tables import Field, bullets, count, name, table_of, value
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.study_record import Environment
-from trainlab.record.trial_record import DataRecord
 from trainlab.spec import Study
 from trainlab.stats.means import FEWEST_FOR_INTERVAL, median_interval
 from trainlab.words import Words
@@ -40,12 +39,14 @@ class Overhead:
 def overheads(measurement: Measurement) -> list[Overhead]:
     """One per instrument that watched this cell and has bare steps to compare with."""
     ratios = {"phases": [r for record in measurement.costs for r in round_ratios(record)]}
-    if (layers := measurement.layers) is not None:
-        ratios["layers"] = _ratios(layers.bare_ms, layers.watched_ms)
-    if (operators := measurement.operators) is not None:
-        ratios["operators"] = _ratios(operators.bare_ms, operators.profiled_ms)
-    if (probes := measurement.probe_price) is not None:
-        ratios["probes"] = _ratios(probes.bare_ms, probes.watched_ms)
+    layers, operators = measurement.layers, measurement.operators
+    probes = measurement.probe_price
+    for instrument, pairs in {
+        "layers": layers and zip(layers.bare_ms, layers.watched_ms, strict=False),
+        "operators": operators and zip(operators.bare_ms, operators.profiled_ms, strict=False),
+        "probes": probes and zip(probes.bare_ms, probes.watched_ms, strict=False),
+    }.items():
+        ratios[instrument] = [watched / bare for bare, watched in pairs or ()]
     found = []
     for instrument, values in ratios.items():
         if values:
@@ -71,10 +72,6 @@ def round_ratios(record: CostRecord) -> list[float]:
             ratios.append(marked / statistics.median(bare_ms))
         start += number
     return ratios
-
-
-def _ratios(bare_ms: Sequence[float], watched_ms: Sequence[float]) -> list[float]:
-    return [watched / bare for bare, watched in zip(bare_ms, watched_ms, strict=False)]
 
 
 def _signed(share: float) -> str:
@@ -194,24 +191,21 @@ def environment_table(
     environment: Environment, words: Words, evidence: Evidence | None = None
 ) -> Table:
     """One row per fact; also the data that a run used, where its evidence is given."""
-    data = [t.data for t in (evidence.trials if evidence else ()) if t.data is not None]
-    texts = dict.fromkeys(_data_text(one, words) for one in data)
-    rows = environment_rows(environment, words) + [(words("env_data"), text) for text in texts]
+    rows = environment_rows(environment, words)
+    for data in dict.fromkeys(trial.data for trial in (evidence.trials if evidence else ())):
+        if data is not None:
+            numbers = [f"{number:,}" for number in (data.num_train, data.num_test)]
+            if data.num_val:
+                numbers.append(words("validation_samples", number=f"{data.num_val:,}"))
+            source = words.named("source", data.source)
+            rows.append((words("env_data"), f"{data.name}: {' + '.join(numbers)} ({source})"))
     fields: list[Field[tuple[str, str]]] = [
         name(words("what"), lambda row: row[0]),
         name(words("value"), lambda row: row[1]),
     ]
     note = words("environment_note") if evidence else ""
-    return table_of(
-        words("environment_table" if evidence else "environment_now"), fields, rows, note
-    )
-
-
-def _data_text(data: DataRecord, words: Words) -> str:
-    text = f"{data.name}: {data.num_train:,} + {data.num_test:,}"
-    if data.num_val:
-        text += f" + {words('validation_samples', number=f'{data.num_val:,}')}"
-    return f"{text} ({words.named('source', data.source)})"
+    caption = words("environment_table" if evidence else "environment_now")
+    return table_of(caption, fields, dict.fromkeys(rows), note)
 
 
 def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
