@@ -3,8 +3,9 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from trainlab.analysis.charts import Hover, Spec, chart, colour, quantity, scale_for, tooltip
+from trainlab.analysis.charts import Hover, Spec, chart, colour, layer, quantity, scale_for, tooltip
 from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
 from trainlab.analysis.finding import MOST_LINES, RunData
 from trainlab.analysis.measurement import MODES, Measurement
@@ -16,12 +17,13 @@ from trainlab.words.numbers import figure
 SMALL_PHASE = 0.05
 """A phase that takes a smaller share of the first step explains nothing and is left out."""
 COLD_LAYERS = 3
-COUNTS: dict[str, Callable[[ColdStep], int | None]] = {
-    "page_faults": lambda step: step.page_faults,
-    "modules": lambda step: step.modules_imported,
-    "libraries": lambda step: step.libraries_loaded,
-    "allocations": lambda step: step.device_allocations,
+COUNTS = {
+    "page_faults": "page_faults",
+    "modules": "modules_imported",
+    "libraries": "libraries_loaded",
+    "allocations": "device_allocations",
 }
+"""What is counted during a step, by its name in the words: its field in the record."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,15 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         for row in (() if layers is None else layers.rows)
         if row.first_forward_us is not None and row.forward_us
     ]
-    counted = [name for name, read in COUNTS.items() if read(records[0].cold[0]) is not None]
+    counts = {name: attrgetter(field) for name, field in COUNTS.items()}
+    was_counted = {
+        name: read for name, read in counts.items() if read(records[0].cold[0]) is not None
+    }
     return ColdStart(
         step_ms=pair("step", _total_ms),
         phases_ms=tuple(map(phase, phases)),
         layers_ms=tuple(sorted(forward, key=lambda one: one.settled - one.first)),
-        evidence=tuple(pair(name, COUNTS[name]) for name in counted),
+        evidence=tuple(pair(name, read) for name, read in was_counted.items()),
     )
 
 
@@ -131,16 +136,14 @@ def first_steps_chart(rows: Sequence[Spec], words: Words) -> Spec:
     axis = scale_for([row["y"] for row in rows], fits_zero=True)
     hover: Hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    layer = {
-        "mark": {"type": "line", "point": {"filled": True, "size": 34}, "strokeWidth": 2},
-        "encoding": {
-            "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
-            "y": quantity("y", y, scale=axis),
-            "color": colour("cell", cells, words("cell")),
-            "tooltip": tooltip(hover),
-        },
+    place = {
+        "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
+        "y": quantity("y", y, scale=axis),
+        "color": colour("cell", cells, words("cell")),
+        "tooltip": tooltip(hover),
     }
-    return chart(rows, [layer], 220)
+    line = layer("line", place, point={"filled": True, "size": 34}, strokeWidth=2)
+    return chart(rows, [line], 220)
 
 
 def cold_section(data: RunData, words: Words) -> Section | None:

@@ -1,6 +1,5 @@
 """Operators: what ran inside a profiled step, ranked, and how it grows with the batch."""
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -77,13 +76,12 @@ def ranked(
             groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
     operators = []
     for (operator, shapes), rows in groups.items():
-        calls, self_us, total_us, memory, outermost = (
-            float(sum(getattr(row, field) for row in rows) / num_steps)
-            for field in (
-                *("calls", f"self_{place}_us", f"total_{place}_us", f"self_{place}_bytes"),
-                "outermost_calls",
-            )
-        )
+
+        def per_step(field: str, rows: Sequence[OperatorRow] = rows) -> float:
+            return float(sum(getattr(row, field) for row in rows) / num_steps)
+
+        calls, self_us = per_step("calls"), per_step(f"self_{place}_us")
+        total_us = per_step(f"total_{place}_us")
         operators.append(
             Operator(
                 name=operator,
@@ -94,8 +92,8 @@ def ranked(
                 share=self_us / whole_us if whole_us else 0.0,
                 total_us=total_us,
                 average_us=total_us / calls,
-                memory_bytes=round(memory),
-                outermost_calls_per_step=outermost,
+                memory_bytes=round(per_step(f"self_{place}_bytes")),
+                outermost_calls_per_step=per_step("outermost_calls"),
             )
         )
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
@@ -152,11 +150,13 @@ def _phrases(one: Finding, words: Words) -> dict[str, object]:
 
 
 def _top_text(one: Finding, words: Words) -> str:
-    if one.first_a != one.subject:
-        key = "first_at_one"
-    else:
-        key = "dominates" if min(one.share_a, one.share_b) >= DOMINATES else "first_at_both"
+    key = "dominates" if min(one.share_a, one.share_b) >= DOMINATES else "first_at_both"
+    key = key if one.first_a == one.subject else "first_at_one"
     return one.fill(words, key, other=bare_operator(one.first_a))
+
+
+def _trains_first(one: Finding) -> float:
+    return float(one.of_mode == "train")
 
 
 TOP_OPERATOR = Kind(
@@ -166,7 +166,7 @@ TOP_OPERATOR = Kind(
     statement=_top_text,
     phrases=_phrases,
     brief=lambda one: "answer_operator" if one.of_mode == "train" else None,
-    weight=lambda one: float(one.of_mode == "train"),
+    weight=_trains_first,
 )
 """The operator that takes most of the step at the largest batch, and its share at the smallest."""
 OPERATOR_GROWTH = Kind(
@@ -174,7 +174,7 @@ OPERATOR_GROWTH = Kind(
     "operators",
     text="growth",
     phrases=_phrases,
-    weight=lambda one: float(one.of_mode == "train"),
+    weight=_trains_first,
 )
 """How many times longer one call takes from one batch size to the next."""
 
@@ -187,33 +187,22 @@ def operator_findings(series: BatchSeries) -> Iterator[Finding]:
     smallest, largest = min(by_size), max(by_size)
     small, large = (ranked(by_size[size], by_shape=False) for size in (smallest, largest))
     top = large[0]
+    shared = {"factor": "batch_size", "cells": series.cells, "n": 1, "of_mode": series.mode}
     yield TOP_OPERATOR(
         subject=top.name,
-        factor="batch_size",
         levels=(smallest, largest),
-        cells=series.cells,
-        n=1,
-        of_mode=series.mode,
         share_a=next((op.share for op in small if op.name == top.name), 0.0),
         share_b=top.share,
         first_a=small[0].name,
         first_share_a=small[0].share,
         share_of="device" if is_on_device(by_size[largest]) else "step",
+        **shared,
     )
     for (less, a), (more, b) in pairwise(_compared_calls(by_size).items()):
         if a.average_us > 0:
-            yield OPERATOR_GROWTH(
-                subject=a.name,
-                factor="batch_size",
-                levels=(less, more),
-                cells=series.cells,
-                n=1,
-                of_mode=series.mode,
-                time=b.average_us / a.average_us,
-                samples=more / less,
-                average_us_a=a.average_us,
-                average_us_b=b.average_us,
-            )
+            numbers = {"average_us_a": a.average_us, "average_us_b": b.average_us}
+            numbers |= {"time": b.average_us / a.average_us, "samples": more / less}
+            yield OPERATOR_GROWTH(subject=a.name, levels=(less, more), **shared, **numbers)
 
 
 def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operator]:
@@ -225,19 +214,15 @@ def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operato
     differ too.
     """
     inner = {size: ranked(r, by_shape=False, phases=PER_SAMPLE) for size, r in by_size.items()}
-    written = {
-        size: [
-            op
-            for op in ranked(r, "total", by_shape=False, phases=FORWARD)
-            if math.isclose(op.outermost_calls_per_step, op.calls_per_step)
-        ]
-        for size, r in by_size.items()
-    }
+    written = {}
+    for size, record in by_size.items():
+        ops = ranked(record, "total", by_shape=False, phases=FORWARD)
+        written[size] = [op for op in ops if op.outermost_calls_per_step == op.calls_per_step]
     for ranks in (inner, written):
         first = next((op.name for op in ranks[max(ranks)]), None)
         found = {size: op for size, ops in ranks.items() for op in ops if op.name == first}
-        calls = [op.calls_per_step for op in found.values()]
-        if len(found) == len(ranks) and math.isclose(min(calls), max(calls)):
+        calls = {op.calls_per_step for op in found.values()}
+        if len(found) == len(ranks) and len(calls) == 1:
             return found
     return {}
 
@@ -297,9 +282,9 @@ def operator_bars(evidence: Evidence, mode: str) -> Bars:
     top = sorted(largest, key=lambda operator: -largest[operator])[:MOST_OPERATORS]
     bars = {}
     for cell, own in shares.items():
-        parts = {operator: own.get(operator, 0.0) for operator in top}
-        parts[REST] = sum(part for one, part in own.items() if one not in (*top, OUTSIDE))
-        bars[cell] = parts | ({OUTSIDE: own[OUTSIDE]} if OUTSIDE in own else {})
+        parts = {operator: own.pop(operator, 0.0) for operator in top}
+        outside = {OUTSIDE: own.pop(OUTSIDE)} if OUTSIDE in own else {}
+        bars[cell] = parts | {REST: sum(own.values())} | outside
     return {cell: parts for cell, parts in bars.items() if sum(parts.values())}
 
 

@@ -49,13 +49,15 @@ def step_roofline(measurement: Measurement) -> Roofline | None:
         return None
     rest = [work for work in (record.between, record.optimizer) if work is not None]
     kinds = [*map(_flops_by_kind, record.rows), *(work.flops_by_kind for work in rest)]
-    num_bytes = sum(map(_num_bytes, record.rows)) + sum(work.num_bytes for work in rest)
+    num_bytes = sum(row.forward_bytes + row.backward_bytes for row in record.rows)
+    num_bytes += sum(work.num_bytes for work in rest)
     return _of_work(measurement, kinds, num_bytes, measurement.summary.step_ms.value)
 
 
 def layer_roofline(measurement: Measurement, row: LayerRow, time_ms: float) -> Roofline | None:
     """Of one layer, forward and backward together."""
-    return _of_work(measurement, [_flops_by_kind(row)], _num_bytes(row), time_ms)
+    num_bytes = row.forward_bytes + row.backward_bytes
+    return _of_work(measurement, [_flops_by_kind(row)], num_bytes, time_ms)
 
 
 def roofline(
@@ -117,10 +119,6 @@ def _flops_by_kind(row: LayerRow) -> Mapping[str, int]:
     kind = "convolution" if "conv" in name else "recurrent" if is_recurrent else "matmul"
     flops = row.forward_flops + row.backward_flops
     return {kind: flops} if flops else {}
-
-
-def _num_bytes(row: LayerRow) -> int:
-    return row.forward_bytes + row.backward_bytes
 
 
 def limits_section(data: RunData, words: Words) -> Section | None:

@@ -135,9 +135,9 @@ def scaling_finding(series: BatchSeries) -> Finding:
         ("per_sample_us", 1e3, fit.per_sample.interval),
         ("enough", 1.0, fit.enough_interval),
     ):
-        low, high = (math.inf, math.inf) if interval is None else (interval.low, interval.high)
-        ends[f"{part}_low"] = unit * low if math.isfinite(low) else None
-        ends[f"{part}_high"] = unit * high if math.isfinite(high) else None
+        for end in ("low", "high"):
+            known = math.inf if interval is None else getattr(interval, end)
+            ends[f"{part}_{end}"] = unit * known if math.isfinite(known) else None
     return SCALING(
         subject=f"{series.mode}/step_ms",
         factor="batch_size",
@@ -149,8 +149,8 @@ def scaling_finding(series: BatchSeries) -> Finding:
         enough=fit.enough,
         **ends,
         largest=max(series.by_size),
-        worst_error=None if worst is None else abs(worst.error),
-        allowed_error=None if worst is None else worst.allowed,
+        worst_error=worst and abs(worst.error),
+        allowed_error=worst and worst.allowed,
         fit=fit.verdict,
     )
 
@@ -205,11 +205,8 @@ def scaling_chart(all_series: Sequence[BatchSeries], words: Words) -> Spec:
     hue = charts.colour("series", labels, None)
     hover: charts.Hover = [("cell", words("cell"), None), ("x", words("batch_size"), None)]
     hover += [("y", words("step_ms"), ",.4~r")]
-    points = {
-        "transform": [charts.of_kind("measured")],
-        "mark": {"type": "point", "filled": True, "size": 90, "opacity": 1},
-        "encoding": {"x": x, "y": y, "color": hue, "tooltip": charts.tooltip(hover)},
-    }
+    told = {"x": x, "y": y, "color": hue, "tooltip": charts.tooltip(hover)}
+    points = charts.dots(told, charts.of_kind("measured"), size=90)
     lines = charts.band_and_line(
         rows, x, y, hue, zoomed=["x", "y"], filters=[charts.of_kind("fitted")]
     )
@@ -245,9 +242,8 @@ def _parallel_brief(one: Finding) -> str | None:
     """Where it is known well enough to be told: by which way the interval lies of as fast as before."""
     if one.interval is None:
         return None
-    if one.interval.contains(1):
-        return "answer_parallel_unknown"
-    return "answer_parallel_faster" if one.speedup > 1 else "answer_parallel_slower"
+    beside = "faster" if one.speedup > 1 else "slower"
+    return f"answer_parallel_{'unknown' if one.interval.contains(1) else beside}"
 
 
 PARALLEL = Kind(
