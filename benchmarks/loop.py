@@ -35,9 +35,10 @@ from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.spec import settings_for
 from trainlab.train.callbacks import Instrument, Moments, Progress
+from trainlab.train.checkpoints import Place
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
-from trainlab.train.loop import _train_epoch
+from trainlab.train.loop import LoopClock, _train_epoch
 from trainlab.train.setup import MIN_STEPS_PER_POINT, POINTS_PER_EPOCH, Setup, set_up
 from trainlab.workloads.find import find_workload
 
@@ -113,7 +114,7 @@ def ours(setup: Setup, instruments: list[Instrument], folder: Path) -> Callable[
 
     def block() -> None:
         group[0].progress.steps_done = 0
-        _train_epoch(session, group, 1, time.perf_counter)
+        _train_epoch(session, group, Place(), LoopClock(time.perf_counter, 1.0), None, None)
 
     return block
 
@@ -130,7 +131,7 @@ def added_us(setup: Setup, repeats: int = 15) -> float:
         group[0].progress.steps_done = 0
         synchronize(setup.device)
         start = time.perf_counter()
-        _train_epoch(session, group, 1, time.perf_counter)
+        _train_epoch(session, group, Place(), LoopClock(time.perf_counter, 1.0), None, None)
         synchronize(setup.device)
         times.append(time.perf_counter() - start)
     return 1e6 * min(times) / len(setup.train_batches)

@@ -3,7 +3,8 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
 import torch
@@ -55,13 +56,12 @@ class Stream:
 
     def __init__(self, stored: TensorPair, pieces: Sequence[Tensor], device: torch.device) -> None:
         """`pieces` are the rows of each batch."""
-        self._stored, self._device, self._pieces = stored, device, iter(pieces)
+        self._stored, self._device = stored, device
         # There is nothing to overlap with on the host.
         self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(1)
-        self._coming: deque[tuple[Tensor, Future[TensorPair]]] = deque()
-        for _ in range(AHEAD):
-            self._gather_next()
+        self._waiting = ((rows, self._thread.submit(self._gathered, rows)) for rows in pieces)
+        self._coming = deque(islice(self._waiting, AHEAD))
 
     def has(self, rows: Tensor) -> bool:
         """Whether these are the rows of the batch that comes next."""
@@ -70,7 +70,7 @@ class Stream:
     def take(self) -> TensorPair:
         """The next batch, on the device; what is queued there after this waits until it has come."""
         _, gathered = self._coming.popleft()
-        self._gather_next()
+        self._coming.extend(islice(self._waiting, 1))
         batch = gathered.result()
         if self._copies is not None:
             current = torch.cuda.current_stream(self._device)
@@ -83,24 +83,19 @@ class Stream:
         """Lets go of an epoch that has ended or is given up."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _gather_next(self) -> None:
-        rows = next(self._pieces, None)
-        if rows is not None:
-            self._coming.append((rows, self._thread.submit(self._gathered, rows)))
-
     def _gathered(self, rows: Tensor) -> TensorPair:
         inputs, targets = self._stored
         if self._copies is None:
-            return tuple(one.index_select(0, rows).to(self._device) for one in (inputs, targets))  # type: ignore[return-value]
+            return self._copied(inputs, rows), self._copied(targets, rows)
         with torch.cuda.stream(self._copies):
             return self._copied(inputs, rows), self._copied(targets, rows)
 
     def _copied(self, stored: Tensor, rows: Tensor) -> Tensor:
-        """Through pinned memory, which torch uses again once the copy has been made."""
-        shape = len(rows), *stored.shape[1:]
-        pinned = torch.empty(shape, dtype=stored.dtype, pin_memory=True)
-        torch.index_select(stored, 0, rows, out=pinned)
-        return pinned.to(self._device, non_blocking=True)
+        """To a GPU through pinned memory, which torch uses again once the copy has been made."""
+        to_gpu, shape = self._copies is not None, (len(rows), *stored.shape[1:])
+        gathered = torch.empty(shape, dtype=stored.dtype, pin_memory=to_gpu)
+        torch.index_select(stored, 0, rows, out=gathered)
+        return gathered.to(self._device, non_blocking=to_gpu)
 
 
 # What an engine asks of the batches of a split.
@@ -166,9 +161,9 @@ class Batches(ABC):
     def sample(self) -> Batch:
         """A full batch on the device, the first as stored; no epoch is disturbed by it."""
 
-    @abstractmethod
     def last_smaller(self) -> Batch | None:
         """The last batch as stored, on the device, where it is smaller than the others."""
+        return None
 
     def inputs_of(self, places: Sequence[int]) -> Iterator[Any]:
         """The inputs of single samples as stored, by their places in `in_order`, from the lowest on;
@@ -318,6 +313,3 @@ class AccumulatedBatches(Batches):
     def sample(self) -> Batch:
         """One that the model gets at once."""
         return self.each.sample()
-
-    def last_smaller(self) -> Batch | None:
-        return self.each.last_smaller()

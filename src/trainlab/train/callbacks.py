@@ -242,26 +242,22 @@ FINER_THAN_POINTS: Mapping[str, Grain] = {
 
 
 class Moments:
-    """The instruments of one trial, as one callable per moment; an unwatched moment costs nothing."""
+    """The instruments of one trial: `moments.step_begins(3)` calls all that watch that moment."""
 
     def __init__(self, instruments: Sequence[Instrument]) -> None:
         self.instruments = tuple(instruments)
         self._begun: list[Instrument] = []
-        self.epoch_begins = self._callback("epoch_begins")
-        self.step_begins = self._callback("step_begins")
-        self.batch_ready = self._callback("batch_ready")
-        self.forward_begins = self._callback("forward_begins")
-        self.phase_ends = self._callback("phase_ends")
-        self.passes_go_on = self._callback("passes_go_on")
-        self.passes_end = self._callback("passes_end")
-        self.gradients_ready = self._callback("gradients_ready")
-        self.update_begins = self._callback("update_begins")
-        self.step_ends = self._callback("step_ends")
-        self.point_logged = self._callback("point_logged")
-        self.flush = self._callback("flush")
-        self.test_begins = self._callback("test_begins")
-        self.test_ends = self._callback("test_ends")
-        self.epoch_ends = self._callback("epoch_ends")
+
+    def __getattr__(self, moment: str) -> Callable[..., None]:
+        watchers = _watchers(self.instruments, moment)
+
+        def call_all(*arguments: Any) -> None:
+            for watcher in watchers:
+                watcher(*arguments)
+
+        # Looked up once: an unwatched moment costs nothing.
+        vars(self)[moment] = watchers[0] if len(watchers) == 1 else call_all
+        return vars(self)[moment]  # type: ignore[no-any-return]
 
     def is_watched(self, moment: str) -> bool:
         """Whether an instrument watches the moment of that name."""
@@ -275,13 +271,14 @@ class Moments:
     @property
     def grain(self) -> Grain:
         """The finest that any of the instruments needs."""
-        return self._grain_of(self.instruments)
+        needed = [g for name, g in FINER_THAN_POINTS.items() if self.is_watched(name)]
+        return max(needed, key=GRAINS.index, default="point")
 
     @property
     def grain_in_program(self) -> Grain:
         """The finest needed where those that can watch a program from inside do so."""
-        from_inside = _watching_programs(self)
-        return self._grain_of([one for one in self.instruments if one not in from_inside])
+        others = [one for one in self.instruments if not isinstance(one, ProgramInstrument)]
+        return Moments(others).grain
 
     def trial_begins(self, view: TrialView, saved: Sequence[Mapping[str, Any]] = ()) -> None:
         """Calls every instrument; the end of the trial is reported to those that began without a fault.
@@ -309,34 +306,18 @@ class Moments:
         if faults:
             raise faults[0]
 
-    def _grain_of(self, instruments: Sequence[Instrument]) -> Grain:
-        needed = [g for name, g in FINER_THAN_POINTS.items() if _watchers(instruments, name)]
-        return max(needed, key=GRAINS.index, default="point")
-
-    def _callback(self, moment: str) -> Callable[..., None]:
-        watchers = _watchers(self.instruments, moment)
-        if len(watchers) == 1:
-            return watchers[0]
-
-        def call_all(*arguments: Any) -> None:
-            for watcher in watchers:
-                watcher(*arguments)
-
-        return call_all if watchers else _ignore
-
 
 def program_watch(group: Sequence[Moments], view: ProgramView) -> ProgramWatch | None:
     """What watches the steps of these trials from inside their program, where an instrument does."""
-    watching = [_watching_programs(moments) for moments in group]
+    watching = [
+        [one for one in moments.instruments if isinstance(one, ProgramInstrument)]
+        for moments in group
+    ]
     if not any(watching):
         return None
     assert all(len(of_trial) == 1 for of_trial in watching), "one such instrument per trial"
     alike = [instrument for (instrument,) in watching]
     return alike[0].in_program(alike, view)
-
-
-def _watching_programs(moments: Moments) -> list[ProgramInstrument]:
-    return [one for one in moments.instruments if isinstance(one, ProgramInstrument)]
 
 
 def _watchers(instruments: Sequence[Instrument], moment: str) -> list[Callable[..., None]]:
@@ -346,7 +327,3 @@ def _watchers(instruments: Sequence[Instrument], moment: str) -> list[Callable[.
         for instrument in instruments
         if getattr(type(instrument), moment) is not base
     ]
-
-
-def _ignore(*arguments: Any) -> None:
-    """The callback of a moment that no instrument watches."""

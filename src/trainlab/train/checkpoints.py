@@ -30,10 +30,6 @@ from trainlab.train.engines.capture import attributes_of
 from trainlab.train.engines.engine import Member, Session, State
 
 INTERVAL_S = 30.0
-LEAST_S = 1.0
-"""Between two checkpoints at ends of epochs: less is not worth the writing."""
-MOST_SHARE = 0.02
-"""Of the time, that checkpoints at ends of epochs may take."""
 VARIABLE = "TRAINLAB_CHECKPOINT_S"
 """Sets another interval; 0: at every point of the curve."""
 NUM_KEPT = 2
@@ -76,7 +72,7 @@ class Checkpoints:
     ) -> None:
         self._trials, self._group, self._clock = trials, group, clock
         self._folder = trials[0].folder.resume_folder
-        self._interval_s, self._made_s, self._last_took_s = interval_s(), clock(), 0.0
+        self._interval_s, self._made_s = interval_s(), clock()
         self._attributes = self._attributes_now()
         self._can_be_made, self._is_tried = True, False
         self._found = self._newest()
@@ -105,15 +101,9 @@ class Checkpoints:
     def save_if_due(self, session: Session, place: Place) -> None:
         """Makes a checkpoint where enough time has passed since the last one. One is made, too, where the
         process was asked to end: Interrupted then."""
-        if is_asked_to_end() or self._is_due(at_epoch_end=place.steps == 0):
+        if is_asked_to_end() or self._clock() - self._made_s >= self._interval_s:
             self._save(session, place)
         end_if_asked()
-
-    def _is_due(self, *, at_epoch_end: bool) -> bool:
-        pause_s = self._interval_s
-        if at_epoch_end:
-            pause_s = min(pause_s, max(LEAST_S, self._last_took_s / MOST_SHARE))
-        return self._clock() - self._made_s >= pause_s
 
     def _save(self, session: Session, place: Place) -> None:
         """A disk that is full is no reason to stop training; that another attempt has taken the trials over
@@ -128,26 +118,14 @@ class Checkpoints:
                 member.moments.flush()
         for trial in self._trials:
             trial.folder.check_current(trial.token)
-        begun_s = self._clock()
-        content = self._content(
-            {
-                "torch": str(torch.__version__),
-                "trials": [_described(trial) for trial in self._trials],
-                "place": asdict(place),
-                "members": [asdict(member.progress) for member in self._group],
-                "instruments": instruments,
-                "session": session.state(),
-            }
-        )
-        if content is not None:
-            step = max(member.progress.steps_done for member in self._group)
-            with suppress(RecordError, OSError):
-                self._write(f"{step}-{self._trials[0].attempt}{SUFFIX}", content)
-        self._made_s = self._clock()
-        self._last_took_s = self._made_s - begun_s
-
-    def _content(self, saved: Mapping[str, Any]) -> bytes | None:
-        """Of a file; None where something in it is no tensor and no plain value: none are made then."""
+        saved = {
+            "torch": str(torch.__version__),
+            "trials": [_described(trial) for trial in self._trials],
+            "place": asdict(place),
+            "members": [asdict(member.progress) for member in self._group],
+            "instruments": instruments,
+            "session": session.state(),
+        }
         stream = io.BytesIO()
         try:
             torch.save(saved, stream)
@@ -156,9 +134,12 @@ class Checkpoints:
                 torch.load(stream, map_location="meta", weights_only=True)
                 self._is_tried = True
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError, ValueError):
-            self._can_be_made = False
-            return None
-        return stream.getvalue()
+            self._can_be_made = False  # something in it is no tensor and no plain value
+        else:
+            step = max(member.progress.steps_done for member in self._group)
+            with suppress(RecordError, OSError):
+                self._write(f"{step}-{self._trials[0].attempt}{SUFFIX}", stream.getvalue())
+        self._made_s = self._clock()
 
     def _write(self, name: str, content: bytes) -> None:
         with writing(self._folder):
@@ -184,24 +165,24 @@ class Checkpoints:
         return None
 
     def _fits(self, found: Mapping[str, Any]) -> bool:
+        """Whether it is of the same trials, set up alike, whose files begin with what they held then."""
         told = found["trials"]
         if found["torch"] != str(torch.__version__) or len(told) != len(self._trials):
             return False
-        return all(
-            one["id"] == trial.folder.path.name
-            and one["facts"] == trial.facts
-            and _begins_with(trial.folder.set_aside(one["attempt"]), one)
-            for one, trial in zip(told, self._trials, strict=True)
-        )
+        for one, trial in zip(told, self._trials, strict=True):
+            if one["id"] != trial.folder.path.name or one["facts"] != trial.facts:
+                return False
+            for path, digest in _files(trial.folder.set_aside(one["attempt"]), one):
+                if digest is not None and (not path.exists() or _digest(path, digest[0]) != digest):
+                    return False
+        return True
 
     def _put_back(self, found: Mapping[str, Any]) -> None:
         """Curves and event files, as they were then, from the attempts that were set aside."""
         for trial, told in zip(self._trials, found["trials"], strict=True):
             folder, earlier = trial.folder, trial.folder.set_aside(told["attempt"])
-            for path, source, digest in (
-                (folder.curve_file, earlier.curve_file, told["curve"]),
-                (folder.probes_file, earlier.probes_file, told["probes"]),
-            ):
+            files = zip(_files(folder, told), _files(earlier, told), strict=True)
+            for (path, digest), (source, _) in files:
                 with writing(path):
                     if digest is not None:
                         path.write_bytes(source.read_bytes()[: digest[0]])
@@ -211,7 +192,12 @@ class Checkpoints:
 
     def _paths(self) -> list[Path]:
         """The last one first; those of another format behind."""
-        return sorted(self._folder.glob("[0-9]*-*"), key=_place_of, reverse=True)
+
+        def place_of(path: Path) -> tuple[bool, list[int]]:
+            numbers = path.stem.split("-")[:2]
+            return path.suffix == SUFFIX, [int(one) if one.isdecimal() else 0 for one in numbers]
+
+        return sorted(self._folder.glob("[0-9]*-*"), key=place_of, reverse=True)
 
     def _attributes_now(self) -> list[dict[str, Any]]:
         return [attributes_of(member.setup.model) for member in self._group]
@@ -226,17 +212,17 @@ def interval_s() -> float:
     return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
 
 
-def _place_of(path: Path) -> tuple[bool, list[int]]:
-    numbers = path.stem.split("-")[:2]
-    return path.suffix == SUFFIX, [int(one) if one.isdecimal() else 0 for one in numbers]
-
-
 def _read(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as file:
         if (damaged := file.testzip()) is not None:
             raise pickle.UnpicklingError(damaged)
     found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return found
+
+
+def _files(folder: TrialFolder, told: Mapping[str, Any]) -> list[tuple[Path, Any]]:
+    """What instruments append to, each with what a checkpoint tells of it."""
+    return [(folder.curve_file, told["curve"]), (folder.probes_file, told["probes"])]
 
 
 def _described(trial: CheckpointedTrial) -> dict[str, Any]:
@@ -257,11 +243,3 @@ def _digest(path: Path, num_bytes: int | None = None) -> tuple[int, str]:
     """How long a file is, or a part of it, and its sha256."""
     content = path.read_bytes()[:num_bytes]
     return len(content), hashlib.sha256(content).hexdigest()
-
-
-def _begins_with(earlier: TrialFolder, told: Mapping[str, Any]) -> bool:
-    """Whether the files of an attempt begin with what they held then."""
-    files = ((earlier.curve_file, told["curve"]), (earlier.probes_file, told["probes"]))
-    with suppress(OSError):
-        return all(one is None or _digest(path, one[0]) == one for path, one in files)
-    return False

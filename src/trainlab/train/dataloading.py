@@ -5,8 +5,9 @@ it is the same however many workers fetch and wherever a training is resumed.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import count, groupby, islice
+from itertools import count, groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -54,7 +55,8 @@ class LoadedBatches(Batches):
         self._next = 0
         self._num_batches: int | None = None
         if split.is_counted:
-            counts = [count_of(batch) for batch in _streamed(split, batch_size, 0, 0)]
+            counted = _Epoch(split, batch_size, 0, 0, 0, None)
+            counts = [count_of(batch) for batch in counted.streamed()]
             if not counts:
                 raise WorkloadError("data: gave no batch; it must give some, anew in each epoch")
             self.num_samples = self.num_stored = sum(counts)
@@ -78,14 +80,12 @@ class LoadedBatches(Batches):
     def gather(self, piece: Fetch) -> Batch:
         """Of batches that follow each other, from the workers."""
         epoch, place = piece
-        if epoch is not self._taken or (epoch.is_stream and place < self._next):
+        is_in_turn = epoch is self._taken and place == self._next
+        if epoch is self._taken and not is_in_turn and self.is_cut:
+            return epoch.fetch(place)
+        if not is_in_turn:
             self._coming = iter(())  # its workers end before others begin
             self._taken, self._next, self._coming = epoch, place, epoch.coming(place)
-        if epoch.is_stream and place > self._next:
-            self._coming = islice(self._coming, place - self._next, None)
-            self._next = place
-        if place != self._next:
-            return epoch.fetch(place)
         self._next += 1
         return next(self._coming)
 
@@ -96,7 +96,7 @@ class LoadedBatches(Batches):
         return self.move(self._epoch(0, 1).fetch(0))
 
     def last_smaller(self) -> Batch | None:
-        if self._split.is_counted or self.num_samples % self.batch_size == 0 or len(self) == 1:
+        if not self.is_cut or self.num_samples % self.batch_size == 0 or len(self) == 1:
             return None
         return self.move(self._epoch(0, 0, in_order=True).fetch(len(self) - 1))
 
@@ -113,7 +113,7 @@ class LoadedBatches(Batches):
     def _epoch(self, seed: int, number: int, *, in_order: bool = False) -> "_Epoch":
         """`in_order`: as stored; those that a sampler of the user's own names, in an order that repeats."""
         split, size, cuts = self._split, self.batch_size, None
-        if not split.is_counted:
+        if self.is_cut:
             rows = list(range(len(split)))
             if split.sampler is not None:
                 generator = generator_of(split.sampler)
@@ -138,16 +138,12 @@ class _Epoch:
     seed: int
     number: int
     cuts: Sequence[list[int]] | None
-    """The samples of each batch; None where the data has an order of its own."""
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether a batch is reached by going through those before it."""
-        return self.cuts is None
+    """The samples of each batch; None where the data has an order of its own, and a batch is reached by
+    going through those before it."""
 
     def coming(self, first: int) -> Iterator[Batch]:
         """The batches from a place on, by the workers."""
-        coming = self._by_workers(first)
+        coming = self.streamed(first) if self.cuts is None else self._by_workers(first)
         for place in range(first, self.num_batches):
             try:
                 yield next(coming)
@@ -160,69 +156,56 @@ class _Epoch:
     def fetch(self, place: int) -> Batch:
         """The batch at a place, out of turn."""
         if self.cuts is None:
-            return next(self._by_workers(place))
-        return _Fetching(self.split).__getitems__(self._asked(self.cuts, place))
+            return next(self.streamed(place))
+        samples, rows = self.split.samples, self.cuts[place]
+        # Put together here too: a collate function may draw.
+        with self._drawing_for(place):
+            if hasattr(samples, "__getitems__"):
+                return self.split.collate(samples.__getitems__(rows))
+            return self.split.collate([samples[row] for row in rows])
 
-    def _asked(self, cuts: Sequence[list[int]], place: int) -> "_Asked":
+    def __getitems__(self, places: list[int]) -> Batch:
+        """As torch's loader asks for a batch."""
+        return self.fetch(*places)
+
+    def _drawing_for(self, place: int) -> AbstractContextManager[None]:
         seed = derived_seed(self.seed, FETCHES, self.number * EPOCHS_APART + place)
-        return cuts[place], seed
+        return seeded(seed, FETCHES)
 
     def _by_workers(self, first: int) -> Iterator[Batch]:
-        split, cuts = self.split, self.cuts
-        if cuts is None:
-            return islice(_streamed(split, self.batch_size, self.seed, self.number), first, None)
-        asked: Any = [self._asked(cuts, place) for place in range(first, self.num_batches)]
         loader: DataLoader[Any] = DataLoader(
-            _Fetching(split),  # type: ignore[arg-type]
-            batch_sampler=asked,
+            self,  # type: ignore[arg-type]
+            batch_sampler=[[place] for place in range(first, self.num_batches)],
             collate_fn=_as_it_is,
-            num_workers=split.workers,
-            pin_memory=split.pin_memory and torch.cuda.is_available(),
+            num_workers=self.split.workers,
+            pin_memory=self.split.pin_memory and torch.cuda.is_available(),
         )
         # Seeds of its own for the workers, which each batch sets anew: nothing of ours is drawn from.
         loader.generator = torch.Generator().manual_seed(0)
         return iter(loader)
 
-
-_Asked = tuple[list[int], int]
-"""The samples of a batch, and the seed that its fetching draws from."""
-
-
-class _Fetching:
-    """The samples as torch's loader asks for them: a whole batch at a time, put together here too, so that
-    a collate function may draw."""
-
-    def __init__(self, split: Loaded) -> None:
-        self._split = split
-
-    def __getitems__(self, asked: _Asked) -> Any:
-        samples, (rows, seed) = self._split.samples, asked
-        with seeded(seed, FETCHES):
-            if hasattr(samples, "__getitems__"):
-                return self._split.collate(samples.__getitems__(rows))
-            return self._split.collate([samples[row] for row in rows])
-
-
-def _streamed(split: Loaded, batch_size: int, seed: int, number: int) -> Iterator[Batch]:
-    """The batches of data that has an order of its own, from the first on."""
-    with seeded(seed, FETCHES, number * EPOCHS_APART):
-        source = split.samples
-        if split.streams:
-            source = DataLoader(
-                split.samples,
-                batch_size,
-                collate_fn=split.collate,
-                num_workers=split.workers,
-                drop_last=split.drop_last,
-                worker_init_fn=split.worker_init,
-            )
-        coming = iter(source)
-    for place in count():
-        with seeded(seed, FETCHES, number * EPOCHS_APART + place):
-            batch = next(coming, coming)
-        if batch is coming:
-            return
-        yield batch
+    def streamed(self, first: int = 0) -> Iterator[Batch]:
+        """The batches of data that has an order of its own, as many as come."""
+        split = self.split
+        with seeded(self.seed, FETCHES, self.number * EPOCHS_APART):
+            source = split.samples
+            if split.streams:
+                source = DataLoader(
+                    split.samples,
+                    self.batch_size,
+                    collate_fn=split.collate,
+                    num_workers=split.workers,
+                    drop_last=split.drop_last,
+                    worker_init_fn=split.worker_init,
+                )
+            coming = iter(source)
+        for place in count():
+            with seeded(self.seed, FETCHES, self.number * EPOCHS_APART + place):
+                batch = next(coming, coming)
+            if batch is coming:
+                return
+            if place >= first:
+                yield batch
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -43,7 +43,6 @@ from trainlab.train.callbacks import Point, Progress
 from trainlab.train.checkpoints import Checkpoints, Place
 from trainlab.train.engines.engine import Member, Session, State
 from trainlab.train.metering import Means
-from trainlab.train.setup import Setup
 
 SAMPLES_OF = "/samples of "
 """Before a name, among the totals of an epoch: the samples of the steps that logged it. No metric is called
@@ -112,8 +111,7 @@ def _run_epoch(
 
     Of trials that run together each counts its share of the time: shares add up to what the clock shows.
     """
-    epoch, share = place.epoch, 1 / len(group)
-    begun = _running(group)
+    epoch, share, begun = place.epoch, 1 / len(group), _running(group)
     watch = LoopClock(clock, share, place.train_s)
     before_s = begun[0].progress.total_s - place.train_s
     train_means = _train_epoch(session, group, place, watch, saved, resumed)
@@ -135,13 +133,14 @@ def _run_epoch(
             continue
         member.moments.test_ends(epoch)
         progress.total_s += test_s
+        progress.epochs_done = epoch
         metrics = _named("train", trained) | _named("test", tested.values)
         metrics |= ({} if validated is None else _named("val", validated.values)) | {"lr": rate}
-        progress.epochs_done = epoch
         is_best = validated is not None and _is_best(progress, epoch, validated.values["loss"])
-        if is_best or not member.setup.settings.keep_best:
+        keeps_best = member.setup.settings.keep_best
+        if is_best or not keeps_best:
             progress.final = metrics
-        if is_best and member.setup.settings.keep_best:
+        if is_best and keeps_best:
             session.keep()
         if not math.isfinite(tested.values["loss"]):  # though every loss of training was finite
             progress.state = "diverged"
@@ -188,62 +187,45 @@ def _train_epoch(
     left = setup.num_steps - (epoch - 1) * len(setup.train_batches)
     in_epoch = min(len(setup.train_batches), left)
     with session.training(epoch, resumed):
-        for num_steps in _between_points(place.steps, in_epoch, setup.log_every_steps):
+        # From one point of the curve to the next; the last is the epoch's end.
+        while place.steps < in_epoch and _running(group):
+            num_steps = min(setup.log_every_steps, in_epoch - place.steps)
             step_means = session.advance(num_steps)
             place.steps, place.train_s = place.steps + num_steps, watch.read()
             rates, now_s = session.learning_rates(), before_s + place.train_s
-            members = zip(group, step_means, rates, totals, strict=True)
-            for member, means, rate, total in members:
-                progress = member.progress
-                if progress.state != "running":
-                    continue
-                _add(total, means)
-                metrics = _named("train", means.values) | {"lr": rate}
-                progress.total_s = now_s
-                point = _point("step", member, epoch, metrics, {"time_s": now_s})
-                member.moments.point_logged(point)
-                if means.first_bad_step is not None:
-                    progress.state = "diverged"
-                    steps_before = progress.steps_done - means.num_steps
-                    progress.diverged_at_step = steps_before + means.first_bad_step
-                    progress.diverged_loss = means.bad_loss
-                    _note_bad_samples(member.setup)
-            if not _running(group):
-                break
-            if saved is not None and place.steps < in_epoch:
+            for member, means, rate, total in zip(group, step_means, rates, totals, strict=True):
+                if member.progress.state == "running":
+                    member.progress.total_s = now_s
+                    _log(member, means, {"lr": rate}, total, epoch)
+            if saved is not None and place.steps < in_epoch and _running(group):
                 with watch.stopped():
                     saved.save_if_due(session, place)
-    return [_means_of(total) for total in totals]
+    return [
+        {n: v / total[SAMPLES_OF + n] for n, v in total.items() if not n.startswith(SAMPLES_OF)}
+        for total in totals
+    ]
 
 
-def _add(total: dict[str, float], means: Means) -> None:
-    """To the totals of an epoch; a value counts for the samples of the steps that logged it."""
+def _log(
+    member: Member, means: Means, rate: dict[str, float], total: dict[str, float], epoch: int
+) -> None:
+    """A point of a member, which is added to the totals of the epoch: a value counts for the samples of the
+    steps that logged it. Notes where it has diverged."""
+    setup, progress = member.setup, member.progress
     for name, value in means.values.items():
         num_samples = means.samples_of.get(name, means.num_samples)
         total[SAMPLES_OF + name] = total.get(SAMPLES_OF + name, 0) + num_samples
         total[name] = total.get(name, 0.0) + value * num_samples
-
-
-def _means_of(total: Mapping[str, float]) -> dict[str, float]:
-    """Over the samples of an epoch."""
-    return {
-        name: value / total[SAMPLES_OF + name]
-        for name, value in total.items()
-        if not name.startswith(SAMPLES_OF)
-    }
-
-
-def _note_bad_samples(setup: Setup) -> None:
-    """Where the data itself is not finite, a smaller learning rate would be looked for in vain."""
-    split = setup.dataset.train
-    if isinstance(split, Split) and (count := split.num_not_finite):
-        setup.notes.append(note("data_not_finite", count=count, all=len(split)))
-
-
-def _between_points(first: int, num_steps: int, every: int) -> Iterator[int]:
-    """Updates from one point of the curve to the next; the last point is the epoch's end."""
-    for done in range(first, num_steps, every):
-        yield min(every, num_steps - done)
+    metrics = _named("train", means.values) | rate
+    point = _point("step", member, epoch, metrics, {"time_s": progress.total_s})
+    member.moments.point_logged(point)
+    if means.first_bad_step is not None:
+        progress.state, progress.diverged_loss = "diverged", means.bad_loss
+        progress.diverged_at_step = progress.steps_done - means.num_steps + means.first_bad_step
+        # Where the data itself is not finite, a smaller learning rate would be looked for in vain.
+        split = setup.dataset.train
+        if isinstance(split, Split) and (count := split.num_not_finite):
+            setup.notes.append(note("data_not_finite", count=count, all=len(split)))
 
 
 def _named(part: str, values: Mapping[str, float]) -> dict[str, float]:
@@ -257,12 +239,6 @@ def _point(
     metrics: dict[str, float],
     times_s: dict[str, float],
 ) -> Point:
-    steps_done = member.progress.steps_done
-    return Point(
-        kind=kind,
-        epoch=epoch,
-        step=steps_done,
-        samples=member.setup.train_batches.samples_by(steps_done),
-        metrics=metrics,
-        times_s=times_s,
-    )
+    steps = member.progress.steps_done
+    samples = member.setup.train_batches.samples_by(steps)
+    return Point(kind, epoch, steps, samples, metrics, times_s)

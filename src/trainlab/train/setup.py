@@ -37,35 +37,6 @@ from trainlab.train.seeds import seeded
 from trainlab.workloads.user_code import DATA, PREPARE
 from trainlab.workloads.workload import Workload, takes_carried
 
-# Lazy modules of torch (`nn.LazyLinear` and the like): their parameters get shapes from a first batch.
-
-
-def is_lazy(model: nn.Module) -> bool:
-    """Whether a parameter or buffer has no shape yet."""
-    return any(map(has_no_shape, [*model.parameters(), *model.buffers()]))
-
-
-def finish_lazy(model: nn.Module, workload: Workload, batch: Any) -> None:
-    """One forward pass as in a test, so that nothing but the missing parameters changes. They are drawn as
-    all others are: it must run where the model's own weights are drawn, on the CPU."""
-    own = workload.evaluate or workload.step
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        if own is None:
-            model(workload.prepare(batch[0]))
-        else:
-            own(model, batch, *(({},) if takes_carried(own) else ()))
-    model.train(was_training)
-    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-        if has_no_shape(tensor):
-            where = f"{workload.name}: model.{name}"
-            raise WorkloadError(
-                f"{where}: has no shape after a batch, must get one in a forward pass of the test; "
-                "give its layer a size"
-            )
-
-
 POINTS_PER_EPOCH = 50
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 MIN_STEPS_PER_POINT = 5
@@ -214,41 +185,30 @@ class Setup:
 
     def _model_inputs(self, count: int) -> Arguments:
         """For tensors, so many test samples, prepared; else what the workload's own function calls the
-        model with, for a batch."""
-        test = self.dataset.test
-        if self.workload.loss is None:
-            return self._own_inputs()
-        if isinstance(test, Split):
-            stored = test.inputs[:count].to(self.device, copy=True)
-        else:
-            stored = self.test_batches.sample()[0]
-        with PREPARE:
-            return (self.workload.prepare(stored),), {}
-
-    def _own_inputs(self) -> Arguments:
-        """WorkloadError where it does not call the model as a whole."""
+        model with, for a batch; WorkloadError where it does not call the model as a whole."""
+        test, own = self.dataset.test, self.workload.evaluate or self.workload.step
+        if own is None:
+            if isinstance(test, Split):
+                stored = test.inputs[:count].to(self.device, copy=True)
+            else:
+                stored = self.test_batches.sample()[0]
+            with PREPARE:
+                return (self.workload.prepare(stored),), {}
         calls: list[Arguments] = []
-        model = copy.deepcopy(self.model)
+        model = copy.deepcopy(self.model).eval()
         model.register_forward_pre_hook(
             lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
         )
-        own = self.workload.evaluate or self.workload.step
-        assert own is not None
-        more: tuple[Any, ...] = ({},) if takes_carried(own) else ()
         with torch.no_grad():
-            own(model.eval(), self.test_batches.sample(), *more)
+            own(model, self.test_batches.sample(), *(({},) if takes_carried(own) else ()))
         if not calls:
             raise WorkloadError("the workload calls parts of its model, not the whole")
         return calls[0]
 
-    @property
-    def _is_shuffled(self) -> bool:
-        train = self.dataset.train
-        return isinstance(train, Split) or train.shuffle or train.sampler is not None
-
     def resolved(self) -> dict[str, Any]:
         """What the settings became on this machine; recorded, so that differences between runs show."""
-        parameters = list(self.model.parameters())
+        parameters, train = list(self.model.parameters()), self.dataset.train
+        is_shuffled = isinstance(train, Split) or train.shuffle or train.sampler is not None
         return {
             "device": str(self.device),
             "device_name": device_name(self.device),
@@ -264,7 +224,7 @@ class Setup:
             "num_trainable": sum(p.numel() for p in parameters if p.requires_grad),
             "data_resident": self.train_batches.resident,
             "processes": self.settings.processes,
-            "shuffle": self._is_shuffled,
+            "shuffle": is_shuffled,
             "tf32": tf32_modes(),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -298,9 +258,9 @@ def set_up(
     with seeded(trial.seed_of("weights"), "weights"):
         # On the CPU first: the same seed gives the same weights on every device.
         model = workload.build(settings.model)
-        if is_lazy(model):
+        if any(map(has_no_shape, (*model.parameters(), *model.buffers()))):
             batches = make_batches(dataset.test, settings.test_batch_size, torch.device("cpu"))
-            finish_lazy(model, workload, batches.sample())
+            _give_shapes(model, workload, batches.sample())
     model.to(device)
     test_size, val = settings.test_batch_size, dataset.val
     with DATA:
@@ -315,9 +275,13 @@ def set_up(
         test_batches = make_batches(dataset.test, test_size, device)
         val_batches = None if val is None else make_batches(val, test_size, device)
     notes = [] if notes is None else notes
-    if isinstance(dataset.train, Loaded) and dataset.train.makes_batches:
-        notes.append(note("data_own_batches", size=train_batches.batch_size))
-    notes += _of_other_size(dataset, settings)
+    if isinstance(dataset.train, Loaded):
+        if dataset.train.makes_batches:
+            notes.append(note("data_own_batches", size=train_batches.batch_size))
+        own, used = dataset.train.loader_batch_size, settings.batch_size
+        if own not in (None, used) and used == TrainSpec.model_fields["batch_size"].default:
+            # Nobody set it, and the user's loader was made with another.
+            notes.append(note("loader_batch_size", own=own, used=used))
     return Setup(
         trial=trial,
         workload=workload,
@@ -332,10 +296,23 @@ def set_up(
     )
 
 
-def _of_other_size(dataset: Dataset, settings: TrainSpec) -> list[Note]:
-    """Where nobody set the batch size of the trial, and the user's loader was made with another."""
-    size = dataset.train.loader_batch_size if isinstance(dataset.train, Loaded) else None
-    used, usual = settings.batch_size, TrainSpec.model_fields["batch_size"].default
-    if size is None or used == size or used != usual:
-        return []
-    return [note("loader_batch_size", own=size, used=used)]
+def _give_shapes(model: nn.Module, workload: Workload, batch: Any) -> None:
+    """To the parameters of torch's lazy modules, as `nn.LazyLinear`, by one forward pass as in a test, so
+    that nothing else changes. They are drawn as all others are: it must run where the model's own weights
+    are drawn, on the CPU."""
+    own = workload.evaluate or workload.step
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        if own is None:
+            model(workload.prepare(batch[0]))
+        else:
+            own(model, batch, *(({},) if takes_carried(own) else ()))
+    model.train(was_training)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if has_no_shape(tensor):
+            where = f"{workload.name}: model.{name}"
+            raise WorkloadError(
+                f"{where}: has no shape after a batch, must get one in a forward pass of the test; "
+                "give its layer a size"
+            )
