@@ -10,11 +10,19 @@ from typing import Any
 from trainlab.plan import Trial, plan, trials_of
 from trainlab.record import cost_record as cost
 from trainlab.record.cost_record import CostRecord, LoadRecord, OperatorRow, TurnRecord
-from trainlab.record.learning_record import ConfusionRecord, Mistake, Picture
+from trainlab.record.learning_record import (
+    ConfusionRecord,
+    FiredRecord,
+    Mistake,
+    Picture,
+    ProbeRecord,
+    ProbesRecord,
+)
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.study_record import Environment, GroupRecord, StudyRecord
 from trainlab.record.trial_record import DataRecord, Failure, TrialRecord
 from trainlab.spec import Question, Study
+from trainlab.spec.probe import probe_of
 from trainlab.spec.question import layout_of, looks_of, seeds_of
 
 ENVIRONMENT = Environment(
@@ -287,3 +295,48 @@ def made_cost(
         stopped="tight",
         load=QUIET,
     )
+
+
+def probe_line(
+    probe: str, layer: str, period: int, value: float | None, **told: Any
+) -> ProbeRecord:
+    """Of a period of ten steps, counted from 1; a value that is `None` is not finite."""
+    spec = probe_of(probe)
+    usual: dict[str, Any] = {
+        "probe": str(spec),
+        "layer": layer,
+        "quantity": spec.quantity,
+        "reducer": spec.reducer,
+        "every": str(spec.every),
+        "epoch": 1,
+        "step": 10 * period,
+        "num_steps": 10,
+        "fired": 10,
+        "count": 20,
+        "value": value,
+        "not_finite": "nan" if value is None else None,
+    }
+    return ProbeRecord(**{**usual, **told})
+
+
+def write_probes(home: TrialFolder, lines: Sequence[ProbeRecord]) -> None:
+    """The lines, and which layers were probed, in the order of their first lines; layers are written last
+    first, as gradients arrive."""
+    places = {key: n for n, key in enumerate(dict.fromkeys((o.probe, o.layer) for o in lines))}
+    written = sorted(lines, key=lambda one: -places[one.probe, one.layer])
+    home.probes_file.write_text("".join(json.dumps(one.line()) + "\n" for one in written))
+    rows = [
+        FiredRecord(
+            probe=probe,
+            layer=layer,
+            type="ReLU" if layer == "relu" else "Linear",
+            kind="parameter" if "." in layer else "module",
+            place=place,
+            fired=100,
+            first_step=1,
+            last_step=400,
+            shapes=[[3, 4]],
+        )
+        for (probe, layer), place in places.items()
+    ]
+    home.probes.write(ProbesRecord(rows=rows))

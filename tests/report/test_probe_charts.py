@@ -1,22 +1,21 @@
 """What probes saw, drawn by depth and over training."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import run_data, section_of
+from rich_run import row, run_data, section_of
 
-from fabricate import Fabricated, made_study
+from fabricate import Fabricated, made_study, probe_line, write_probes
 from trainlab.analysis.document import Figure, Section, Table
 from trainlab.analysis.probes import probed_quantities
 from trainlab.lab.opened import Run
 from trainlab.record.cost_record import CallRow, NetworkRecord
-from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
+from trainlab.report.pictures import picture
 
 NORM = "*:grad_output:norm@10"
 Value = Callable[[TrialRecord, int, int], float | None]
@@ -33,60 +32,18 @@ def probed_run(
     calls: Sequence[str] = (),
     **asked: Any,
 ) -> RunFolder:
-    """Layers are written last first, as gradients arrive: their place says where they stand."""
     folder = Fabricated().write(path, made_study(**asked))
-    _, quantity, reducer = probe.partition("@")[0].split(":")
+    rows = [CallRow(**row(name, [-1], num_parameters=0).model_dump()) for name in calls]
     for trial in folder.trials():
         home = folder.trial(trial.id)
-        if calls:
-            rows = [
-                CallRow(
-                    name=name,
-                    call=1,
-                    kind="module",
-                    type="Linear",
-                    phase="forward",
-                    inputs=[-1],
-                    output_shapes=[[2]],
-                    num_parameters=0,
-                )
-                for name in calls
-            ]
+        if rows:
             home.network.write(NetworkRecord(batch_size=2, rows=rows))
-        lines, fired = [], []
-        for place in reversed(range(len(layers))):
-            asked_for: dict[str, Any] = {"probe": probe, "layer": layers[place]}
-            kind = "parameter" if quantity in ("grad", "weight", "update") else "module"
-            fired.append(
-                FiredRecord(
-                    **asked_for,
-                    type="Linear",
-                    kind=kind,
-                    place=place,
-                    fired=10,
-                    first_step=1,
-                    last_step=10,
-                    shapes=[[2]],
-                )
-            )
-            for period in range(num_periods):
-                lines.append(
-                    ProbeRecord(
-                        **asked_for,
-                        quantity=quantity,
-                        reducer=reducer,
-                        every="10",
-                        epoch=1,
-                        step=10 * (period + 1),
-                        num_steps=10,
-                        fired=10,
-                        count=20,
-                        value=(found := value(trial, place, period)),
-                        not_finite="nan" if found is None else None,
-                    )
-                )
-        home.probes_file.write_text("".join(json.dumps(one.line()) + "\n" for one in lines))
-        home.probes.write(ProbesRecord(rows=fired))
+        lines = [
+            probe_line(probe, layer, period + 1, value(trial, place, period))
+            for place, layer in enumerate(layers)
+            for period in range(num_periods)
+        ]
+        write_probes(home, lines)
     return folder
 
 
@@ -247,19 +204,9 @@ def test_the_charts_of_many_quantities_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_every_chart_of_probes_can_be_drawn(lang: str, tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
-    from trainlab.report.pictures import picture
-
     names = ["<b>fc.weight", "<b>fc.bias", "out.weight", "out.bias"]
-    folder = probed_run(
-        tmp_path / "r",
-        names,
-        3,
-        vanishing,
-        probe="*:grad:norm@10",
-        seeds=3,
-        vary={"lr": [0.1, 0.2]},
-    )
-    for figure in figures(folder, lang).values():
+    asked: dict[str, Any] = {"probe": "*:grad:norm@10", "seeds": 3, "vary": {"lr": [0.1, 0.2]}}
+    for figure in figures(probed_run(tmp_path / "r", names, 3, vanishing, **asked), lang).values():
         assert picture(figure).startswith("<svg")
 
 

@@ -1,6 +1,5 @@
 """A Chinese report is Chinese: no English sentence is left, and what probes and confounds say is told."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -9,15 +8,14 @@ from typing import Any, get_args
 import pytest
 from rich_run import rich_run, rich_study, run_data, section_of
 
-from fabricate import DATA, ENVIRONMENT, usual
+from fabricate import DATA, ENVIRONMENT, probe_line, usual, write_probes
 from trainlab.analysis.document import Document, Figure, Listing
 from trainlab.plan import Trial, plan
-from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec import TrainSpec
-from trainlab.spec.probe import REDUCERS, Quantity, probe_of
+from trainlab.spec.probe import REDUCERS, Quantity
 from trainlab.words import LANGUAGES, WORDS
 
 ENGLISH = re.compile(r"[A-Za-z']{2,},? [a-z']{2,},? [a-z']{2,}")
@@ -46,31 +44,11 @@ def texts_of(value: Any) -> Iterator[str]:
             yield from texts_of(one)
 
 
-def record_of(probe: str) -> ProbeRecord:
-    spec = probe_of(probe)
-    return ProbeRecord(
-        probe=str(spec),
-        layer="relu",
-        quantity=spec.quantity,
-        reducer=spec.reducer,
-        every=str(spec.every),
-        epoch=1,
-        step=10,
-        num_steps=10,
-        fired=10,
-        count=100,
-        value=0.5,
-    )
-
-
 def add_probes(folder: RunFolder) -> None:
-    lines = [
-        record_of(probe).model_copy(update={"step": 10 * n}) for probe in PROBES for n in (1, 2)
-    ]
-    text = "".join(json.dumps(line.line()) + "\n" for line in lines)
+    lines = [probe_line(probe, "relu", period, 0.5) for probe in PROBES for period in (1, 2)]
     for trial in folder.trials():
         if trial.kind == "learn":
-            folder.trial(trial.id).probes_file.write_text(text)
+            write_probes(folder.trial(trial.id), lines)
 
 
 def smaller(trial: Trial) -> DataRecord:

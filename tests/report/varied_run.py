@@ -2,15 +2,23 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fabricate import QUIET, Fabricated, confusion, made_study, made_turns, operator
+from fabricate import (
+    QUIET,
+    Fabricated,
+    confusion,
+    made_study,
+    made_turns,
+    operator,
+    probe_line,
+    write_probes,
+)
 from trainlab.plan import Trial
 from trainlab.record.cost_record import TurnRecord
-from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import WatchedRecord
 from trainlab.record.trial_record import TrialRecord
@@ -260,50 +268,16 @@ def probe_run(path: Path) -> RunFolder:
     """Gradients that vanish, explode, grow, pile up or are not finite; dead units; odd updates."""
     folder = Fabricated(final=_final).write(path, made_study(**PROBED))
     for trial in folder.trials():
-        home = folder.trial(trial.id)
-        text = "".join(json.dumps(line.line()) + "\n" for line in _lines(trial))
-        home.probes_file.write_text(text)
-        home.probes.write(ProbesRecord(rows=[_fired(*key, n) for n, key in enumerate(VALUES)]))
+        chance, lines = drawn("probe", trial.id), []
+        for (probe, layer), value_of in VALUES.items():
+            for period in (1, 2, 3, 4):
+                fired = chance.randrange(5, 40)
+                value = value_of(chance, trial.cell, period)
+                told = {"epoch": period, "step": 100 * period, "num_steps": 100, "fired": fired}
+                told["count"] = fired * chance.randrange(100, 300)
+                lines.append(probe_line(probe, layer, period, value, **told))
+        write_probes(folder.trial(trial.id), lines)
     return folder
-
-
-def _lines(trial: TrialRecord) -> Iterator[ProbeRecord]:
-    chance = drawn("probe", trial.id)
-    for (probe, layer), value_of in VALUES.items():
-        _, quantity, rest = probe.split(":")
-        reducer, _, every = rest.partition("@")
-        for period in (1, 2, 3, 4):
-            fired = chance.randrange(5, 40)
-            value = value_of(chance, trial.cell, period)
-            yield ProbeRecord(
-                probe=probe,
-                layer=layer,
-                quantity=quantity,
-                reducer=reducer,
-                every=every,
-                epoch=period,
-                step=100 * period,
-                num_steps=100,
-                fired=fired,
-                count=fired * chance.randrange(100, 300),
-                value=value,
-                not_finite="nan" if value is None else None,
-            )
-
-
-def _fired(probe: str, layer: str, place: int) -> FiredRecord:
-    return FiredRecord(
-        probe=probe,
-        meaning="",
-        layer=layer,
-        type="ReLU" if layer == "relu" else "Linear",
-        kind="parameter" if layer.endswith("weight") else "module",
-        place=place,
-        fired=100,
-        first_step=1,
-        last_step=400,
-        shapes=[[3, 4]],
-    )
 
 
 def script_run(path: Path) -> RunFolder:
