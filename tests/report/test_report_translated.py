@@ -8,15 +8,14 @@ from typing import Any, get_args
 import pytest
 from rich_run import rich_run, rich_study, run_data, section_of
 
-from fabricate import DATA, ENVIRONMENT, probe_line, usual, write_probes
+from fabricate import DATA, probe_line, write_probes
 from trainlab.analysis.document import Document, Figure, Listing
-from trainlab.plan import Trial, plan
+from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
-from trainlab.spec import TrainSpec
 from trainlab.spec.probe import REDUCERS, Quantity
-from trainlab.words import LANGUAGES, WORDS
+from trainlab.words import LANGUAGES
 
 ENGLISH = re.compile(r"[A-Za-z']{2,},? [a-z']{2,},? [a-z']{2,}")
 """Three words in a row: names of settings, layers and packages are fewer."""
@@ -121,15 +120,3 @@ def test_every_chart_of_a_probe_says_what_its_values_mean(report: Document) -> N
     notes = [block.note for block in section.blocks if isinstance(block, Figure)]
     assert len(notes) == 12
     assert all(note.endswith((".", "。")) and len(note) > 12 for note in notes)
-
-
-def test_every_quantity_and_reducer_has_words() -> None:
-    assert {f"quantity_{name}" for name in get_args(Quantity)} <= WORDS.keys()
-    assert {f"reducer_{name}" for name in REDUCERS} <= WORDS.keys()
-
-
-def test_everything_that_may_differ_has_words() -> None:
-    (trial,) = plan(rich_study())[0].trials
-    known = {*TrainSpec.model_fields, *usual(trial), "data.name", "data.num_train", "data.num_test"}
-    known |= {*type(ENVIRONMENT).model_fields} - {"format", "git_dirty"}
-    assert {name for name in known if f"differs_{name}" not in WORDS} == set()
