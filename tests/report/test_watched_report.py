@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from accepted import assert_accepted
 from pydantic_core import from_json, to_json
 from rich.console import Console
 
-from trainlab.analysis.document import Document, Table
+from diagnosed_runs import record_of
+from trainlab import __version__
+from trainlab.analysis.document import Document, Statements, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import metric_curves
 from trainlab.analysis.overview import data_of
 from trainlab.cli.run_summary import Summary, evidence_json
 from trainlab.export.frames import tables_of
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.script_record import ModelRow, OptimizerRow
+from trainlab.record.script_record import LimitRow, ModelRow, OptimizerRow, TriedRow
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 from trainlab.report.markdown import markdown_of
+from trainlab.report.notebook import glance
 from trainlab.words import LANGUAGES, Words
 from watched_runs import WatchedRun, facts, loader, watched
 
@@ -77,19 +81,10 @@ def test_a_single_run_is_called_by_its_command_and_what_was_seen(one: RunFolder)
     assert first == (
         "train: train.py --epochs 2, the CPU, 1 thread, batch 64, Adadelta lr 1, 149,418 parameters"
     )
-    english, chinese = documents(one)
-    assert english.subtitle.startswith("train · script train.py --epochs 2 · ")
-    assert chinese.subtitle.startswith("train · 脚本 train.py --epochs 2 · ")
 
 
-def test_the_time_by_part_adds_up_in_table_and_chart(varied: RunFolder, tmp_path: Path) -> None:
+def test_the_time_by_part_adds_up_in_every_setting(varied: RunFolder, tmp_path: Path) -> None:
     for document in documents(varied):
-        time, step = tables(document, "script")
-        assert len(time.columns) == 3
-        for column in (1, 2):
-            *parts, whole = (row.entries[column].value for row in time.rows)
-            assert sum(value for value in parts if value is not None) == pytest.approx(whole)
-        assert [row.entries[1].text for row in step.rows][-1] == "10.0"
         (chart,) = (one for one in document.figures() if one.id == "script-whole")
         assert sum(row["share"] for row in chart.spec["data"]["values"]) == pytest.approx(2)
         (colours,) = set(re.findall(r'"range": (\[[^]]*#[^]]*\])', json.dumps(chart.spec)))
@@ -101,45 +96,25 @@ def test_the_time_by_part_adds_up_in_table_and_chart(varied: RunFolder, tmp_path
     assert [row.entries[0].text for row in time.rows] == [f"batch-size={size}" for size in sizes]
 
 
-def test_what_was_seen_has_a_row_each_and_settings_alike_stand_together(tmp_path: Path) -> None:
+def test_the_report_of_a_script_reads_as_accepted(tmp_path: Path) -> None:
+    """What was seen has a row each, settings alike stand together; seeds were given as to a script."""
+
     def seen(trial: Any) -> Any:
         is_large = trial.cell == "batch-size=64"
         own = loader(order="in order", num_workers=1, pin_memory=True, drop_last=True)
         adam = OptimizerRow(name="Adam", lr=0.0002, code="fused", num_steps=40)
-        net = ModelRow(
-            name="Net",
-            num_parameters=12,
-            devices=["cpu"],
-            dtypes=["float32"],
-            is_compiled=True,
-        )
+        net = {"name": "Net", "num_parameters": 12, "devices": ["cpu"], "dtypes": ["float32"]}
         return watched(
-            loaders=[own if is_large else loader()], optimizers=[adam, adam], models=[net]
+            loaders=[own if is_large else loader()],
+            optimizers=[adam, adam],
+            models=[ModelRow(**net, is_compiled=True)],
         )
 
     run = WatchedRun(seen=seen).write(tmp_path / "run", **VARY)
-    english, chinese = (tables(document, "seen")[0] for document in documents(run))
-    told = [tuple(entry.text for entry in row.entries) for row in english.rows]
-    both = "batch-size=16, batch-size=64"
-    assert told == [
-        (
-            "training loader",
-            "batch 64, 1,280 samples, shuffled, 0 workers, 2 passes",
-            "batch-size=16",
-        ),
-        (
-            "training loader",
-            "batch 64, 1,280 samples, in order, 1 worker, pinned memory, last small batch left out, "
-            "2 passes",
-            "batch-size=64",
-        ),
-        ("model", "Net, 12 parameters, float32, the CPU, compiled", both),
-        ("optimizer", "2 alike: Adam, lr 0.0002, fused code, 40 updates", both),
-        ("process", "40 updates, 1 thread", both),
-    ]
-    assert chinese.rows[0].entries[1].text == (
-        "批大小 64，1,280 个样本，打乱顺序，0 个工作进程，遍历 2 次"
-    )
+    for document in documents(run):
+        made = markdown_of(document).replace(f"{tmp_path}/", "").replace(__version__, "VERSION")
+        assert_accepted(f"script.{document.lang}.md", made)
+        html_of(document)
 
 
 def test_a_table_says_whose_time_it_is(one: RunFolder, tmp_path: Path) -> None:
@@ -157,17 +132,6 @@ def test_a_table_says_whose_time_it_is(one: RunFolder, tmp_path: Path) -> None:
         assert told in seen.note
         assert told in tables(document, "script")[0].note
         assert told not in tables(alone, "seen")[0].note
-
-
-def test_how_seeds_were_given_and_how_to_repeat_it_are_those_of_a_script(tmp_path: Path) -> None:
-    run = WatchedRun().write(tmp_path / "run", **VARY)
-    text = markdown_of(documents(run)[0])
-    assert "run once per seed in every setting (2 seeds), each time in a fresh process" in text
-    assert "its own option --seed was given the seed" in text
-    assert "watched.json" in text
-    for not_there in ("```toml", "study.toml", "cost table"):
-        assert not_there not in text
-    html_of(documents(run)[0])
 
 
 def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_do(
@@ -277,16 +241,64 @@ def test_one_pass_over_a_loader_is_drawn_in_parts_of_an_epoch(tmp_path: Path) ->
 
 
 def test_a_script_that_makes_no_update_is_asked_whether_it_trains(tmp_path: Path) -> None:
-    nothing = watched(evaluation_s=0.0).model_copy(
-        update={
-            "num_steps": 0,
-            "steps": [],
-            "steps_ms": {},
-            "losses": [],
-            "parts_s": {"startup": 2.0},
-        }
-    )
+    unseen = {"num_steps": 0, "steps": [], "steps_ms": {}, "losses": []}
+    nothing = watched(evaluation_s=0.0).model_copy(update={**unseen, "parts_s": {"startup": 2.0}})
     run = WatchedRun(seen=lambda trial: nothing).write(tmp_path / "run")
     text = " ".join(shown(run, "en").split())
     assert "and no update of a model was seen in it: does it train, with these arguments?" in text
     assert "training 0.0%" not in text
+
+
+# The report of a diagnosis begins with what limits the script, and has one verdict on a ratio.
+
+PROOF: dict[str, Any] = {"change": "same_batch", "is_remedy": False, "processes": 3}
+PROVEN = TriedRow(**PROOF, verdict="confirmed", ratio=0.4, low=0.38, high=0.42)
+DATA = LimitRow(limit="data", share=0.62, potential=0.62, verdict="confirmed", tried=[PROVEN])
+
+
+@pytest.fixture
+def diagnosed(tmp_path: Path) -> RunFolder:
+    made = WatchedRun().write(tmp_path / "run", profile=True, **VARY)
+    made.diagnosis.write(record_of(DATA))
+    return made
+
+
+def test_what_limits_the_script_is_the_title_and_the_answer(diagnosed: RunFolder) -> None:
+    """Studies compare by other rules: beside the diagnosis that would be a second verdict."""
+    data = data_of(gather(diagnosed))
+    for document in documents(diagnosed):
+        ids = [section.id for section in document.sections]
+        assert ids[0] == "answer"
+        assert "comparison" not in ids
+    assert not {finding.kind for finding in data.findings} & {"cost", "undecided"}
+    english = documents(diagnosed)[0]
+    assert english.title == "What limits train.py"
+    answer = markdown_of(english).partition("## Question and answer")[2].partition("\n## ")[0]
+    assert "Waiting for data takes 62.0% of each update." in answer
+    assert "Proof: with the same batch again" in answer
+    _, blocks = glance(data, Words("en"))
+    told = [item.text for block in blocks if isinstance(block, Statements) for item in block.items]
+    assert told[0] == "Waiting for data takes 62.0% of each update."
+    captions = [block.caption for block in blocks if isinstance(block, Table)]
+    assert "Where the script's time goes" in captions
+
+
+def test_the_terminal_names_the_parts_in_its_language_and_where_the_report_is(
+    diagnosed: RunFolder,
+) -> None:
+    console = Console(width=90)
+    with console.capture() as captured:
+        Summary(console, data_of(gather(diagnosed)), Words("zh")).print_diagnosis(diagnosed)
+    text = captured.get()
+    assert "反向" in text
+    assert "trainlab report" in text
+    for not_there in ("backward", "95% CI"):
+        assert not_there not in text
+
+
+def test_a_damaged_diagnosis_is_left_out_and_named(diagnosed: RunFolder) -> None:
+    diagnosed.diagnosis.path.write_text("{")
+    evidence = gather(diagnosed)
+    assert evidence.diagnosis is None
+    assert [damage.reason.partition(":")[0] for damage in evidence.damaged] == ["diagnosis.json"]
+    assert report_of(data_of(evidence), "en").title == "train"
