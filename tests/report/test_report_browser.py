@@ -83,30 +83,19 @@ def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
         assert visit.page.evaluate("window.hacked") is None
 
 
-def marks(visit: Visit, chart: str) -> int:
-    count: int = visit.page.eval_on_selector_all(f"#{chart} svg .mark-symbol path", "a => a.length")
-    return count
-
-
-def test_hiding_a_cell_hides_it_in_charts_and_tables(browser: Any, pages: dict[str, Path]) -> None:
+def test_a_click_hides_a_setting_and_sorts_a_table(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["en"]) as visit:
-        page, chart = visit.page, "chart-cost-step-ms"
-        before = marks(visit, chart)
-        hidden = "tr[data-cell='batch_size=16']"
-        assert page.locator(hidden).first.is_visible()
+        page = visit.page
+        marks = page.locator("#chart-cost-step-ms svg .mark-symbol path")
+        before, hidden = marks.count(), page.locator("tr[data-cell='batch_size=16']")
+        assert hidden.first.is_visible()
         page.uncheck("input[data-cell='batch_size=16']")
-        page.wait_for_timeout(300)
-        assert marks(visit, chart) == before - 2
-        assert not any(row.is_visible() for row in page.query_selector_all(hidden))
+        playwright.expect(marks).to_have_count(before - 2)
+        assert not any(row.is_visible() for row in hidden.all())
         page.click("button[data-all=yes]")
-        page.wait_for_timeout(300)
-        assert marks(visit, chart) == before
-        assert page.locator(hidden).first.is_visible()
-
-
-def test_a_table_sorts_by_a_click_and_says_so(browser: Any, pages: dict[str, Path]) -> None:
-    with Visit(browser, pages["en"]) as visit:
-        table = visit.page.locator("#operators table.sortable").first
+        playwright.expect(marks).to_have_count(before)
+        assert hidden.first.is_visible()
+        table = page.locator("#operators table.sortable").first
         heading = table.locator("thead th").nth(5)
         assert heading.get_attribute("aria-sort") == "none"
         for told, sign in (("descending", -1), ("ascending", 1)):
@@ -116,33 +105,39 @@ def test_a_table_sorts_by_a_click_and_says_so(browser: Any, pages: dict[str, Pat
                 "cells => cells.map(cell => Number(cell.dataset.value))"
             )
             assert shown == sorted(shown, key=lambda value: sign * value)
-        visible = [r for r in table.locator("tbody tr").element_handles() if r.is_visible()]
-        assert len(visible) == 10
+        assert table.locator("tbody tr:visible").count() == 10
 
 
 @pytest.mark.slow
-def test_a_table_filters_and_unfolds(browser: Any, pages: dict[str, Path]) -> None:
-    with Visit(browser, pages["en"]) as visit:
-        box = visit.page.locator("#operators .tablebox").first
-        rows = box.locator("tbody tr:visible")
+def test_a_table_unfolds_the_theme_changes_and_the_keyboard_works_everything(
+    browser: Any, pages: dict[str, Path]
+) -> None:
+    back = "getComputedStyle(document.body).backgroundColor"
+    with Visit(browser, pages["en"], color_scheme="dark") as visit:
+        page = visit.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.focus("input[data-cell='batch_size=16']")
+        page.keyboard.press("Space")
+        assert page.evaluate("document.activeElement.checked") is False
+        page.keyboard.press("Space")
+        page.focus("#operators thead button")
+        page.keyboard.press("Enter")
+        told = page.locator("#operators thead th").first.get_attribute("aria-sort")
+        assert told == "ascending"
+        box = page.locator("#operators .tablebox").first
+        rows, search = box.locator("tbody tr:visible"), box.locator("input[type=search]")
         assert rows.count() == 10
         box.locator("button.unfold").click()
         assert rows.count() == 14
-        box.locator("input[type=search]").fill("SMALL1")
+        search.fill("SMALL1")
         assert rows.count() == 3
-        box.locator("input[type=search]").fill("")
+        search.fill("")
         assert rows.count() == 10
-
-
-@pytest.mark.slow
-def test_the_theme_follows_the_system_and_the_button(browser: Any, pages: dict[str, Path]) -> None:
-    back = "getComputedStyle(document.body).backgroundColor"
-    with Visit(browser, pages["en"], color_scheme="dark") as visit:
-        dark = visit.page.evaluate(back)
-        visit.page.click("#theme")
-        light = visit.page.evaluate(back)
-        assert dark != light
-        assert visit.page.get_attribute("html", "data-theme") == "light"
+        dark = page.evaluate(back)
+        page.click("#theme")
+        assert page.evaluate(back) != dark
+        assert page.get_attribute("html", "data-theme") == "light"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -177,21 +172,6 @@ def test_nothing_covers_a_heading_that_one_jumps_to(
                 "document.querySelector('.bar').getBoundingClientRect().bottom"
             )
             assert max(0, bar) <= top < 200
-
-
-@pytest.mark.slow
-def test_the_keyboard_reaches_and_works_everything(browser: Any, pages: dict[str, Path]) -> None:
-    with Visit(browser, pages["en"]) as visit:
-        page = visit.page
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.className") == "skip"
-        page.focus("input[data-cell='batch_size=16']")
-        page.keyboard.press("Space")
-        assert page.evaluate("document.activeElement.checked") is False
-        page.focus("#operators thead button")
-        page.keyboard.press("Enter")
-        told = page.locator("#operators thead th").first.get_attribute("aria-sort")
-        assert told == "ascending"
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

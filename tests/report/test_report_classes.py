@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from rich_run import (
     confused_counts,
-    rich_data,
     rich_report,
     rich_run,
     rich_study,
@@ -19,7 +18,7 @@ from trainlab import open_run
 from trainlab.analysis.classes import best_confusion, chance_text, share_text
 from trainlab.analysis.document import Bullets, Gallery, Paragraph, Table
 from trainlab.record.learning_record import Picture
-from trainlab.record.run_folder import verify
+from trainlab.record.run_folder import RunFolder, verify
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 from trainlab.report.markdown import figure_files, markdown_of
@@ -36,12 +35,18 @@ def summed(number: int = 5) -> list[list[int]]:
     return [[sum(one[a][b] for one in every) for b in range(number)] for a in range(number)]
 
 
-def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
+@pytest.fixture(scope="module")
+def confused(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A run that is only read; in a setting that is not the best another class is confused."""
+    folder = rich_run(tmp_path_factory.mktemp("classes") / "run", study=LEARNED, classes=CLASSES)
     other = folder.trial("learn-batch_size=1-seed1").confusion
     counts = ((0, 500, 0, 0, 0), *((0,) * 5,) * 4)
     other.write(other.read().model_copy(update={"counts": counts, "num_samples": 500}))
-    section = section_of(report_of(run_data(folder)), "classes")
+    return folder
+
+
+def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(confused: RunFolder) -> None:
+    section = section_of(report_of(run_data(confused)), "classes")
     intro, bullets, matrix, gallery = section.blocks
     assert isinstance(intro, Paragraph)
     whole = summed()
@@ -66,12 +71,16 @@ def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(tmp_path: Path) 
     probabilities = re.findall(r"\(([\d.]+)%\)", " ".join(one.text for one in gallery.items))
     assert len(probabilities) == len(gallery.items) == 12
     assert sorted(map(float, probabilities), reverse=True) == list(map(float, probabilities))
+    # Python gets it as a table.
+    table = open_run(confused.path).confusion()
+    assert table.to_numpy().tolist() == whole
+    assert table.loc["bee", "ant"] == whole[1][0]
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.slow
-def test_every_format_shows_matrix_and_pictures(lang: str, tmp_path: Path) -> None:
-    report = rich_report(tmp_path / "run", lang, study=LEARNED, classes=CLASSES)
+def test_every_format_shows_matrix_and_pictures(lang: str, confused: RunFolder) -> None:
+    report = report_of(run_data(confused), lang)
     title = {"en": "Which classes are confused", "zh": "哪些类被判错"}[lang]
     (gallery,) = report.galleries()
     page, text = html_of(report), markdown_of(report)
@@ -127,13 +136,6 @@ def test_a_run_without_classes_has_no_such_section(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").confusion().empty
 
 
-def test_python_gets_the_matrix_as_a_table(tmp_path: Path) -> None:
-    folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
-    table = open_run(folder.path).confusion()
-    assert table.to_numpy().tolist() == summed()
-    assert table.loc["bee", "ant"] == summed()[1][0]
-
-
 def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     path = folder.trial("learn-batch_size=16-seed3").confusion.path
@@ -157,7 +159,6 @@ def test_when_all_is_right_there_is_nothing_to_show(tmp_path: Path) -> None:
             file.write(file.read().model_copy(update={"counts": counts, "worst": ()}))
     section = section_of(report_of(run_data(folder)), "classes")
     assert [type(block) for block in section.blocks] == [Paragraph, Paragraph]
-    assert rich_data(tmp_path / "other", study=LEARNED, classes=CLASSES).findings_in("classes")
 
 
 def test_shares_do_not_look_like_none_or_all() -> None:
