@@ -3,10 +3,8 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -14,6 +12,7 @@ from pydantic import Field
 
 from trainlab.cli.options import Verb, option, word
 from trainlab.errors import RecordError
+from trainlab.lab.run_progress import repeated
 from trainlab.record.files import temporary_folder
 from trainlab.record.learning_record import USUAL, metric_tag
 from trainlab.record.run_folder import RunFolder
@@ -52,9 +51,9 @@ class BoardVerb(Verb):
         if not runs_in(run):
             raise SystemExit(self._serve(run))
         with temporary_folder("trainlab-board-") as home:
-            link_trials(run, home)
-            Thread(target=_keep_linked, args=(run, home), daemon=True).start()
-            raise SystemExit(self._serve(home))
+            link_trials(run, home)  # and again for trials that begin later
+            with repeated(lambda: link_trials(run, home), BETWEEN_LOOKS_S):
+                raise SystemExit(self._serve(home))
 
     def _serve(self, logdir: Path) -> int:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -93,13 +92,6 @@ def link_trials(asked: Path, home: Path) -> None:
             if not link.is_symlink():
                 place.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(folder.resolve(), target_is_directory=True)
-
-
-def _keep_linked(asked: Path, home: Path) -> None:
-    """Links new trials for as long as the process lives."""
-    while True:
-        time.sleep(BETWEEN_LOOKS_S)
-        link_trials(asked, home)
 
 
 def opening_query(runs: Sequence[RunFolder]) -> str:

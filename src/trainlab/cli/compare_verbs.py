@@ -281,7 +281,7 @@ class ReproduceVerb(Verb):
             tables.name(words("figure"), lambda row: row.metric),
             tables.value(words("epoch"), lambda row: Entry(str(row.epoch))),
             value("reproduce_published", lambda row: row.published),
-            value("reproduce_ours", lambda row: row.ours and row.ours.value),
+            value("reproduce_ours", lambda row: None if row.ours is None else row.ours.value),
             tables.value(words("reproduce_interval"), interval),
             tables.name(words("reproduce_verdict"), lambda row: words(VERDICTS[row.inside])),
         ]

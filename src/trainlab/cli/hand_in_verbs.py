@@ -1,12 +1,12 @@
 """trainlab report, export, check, verify: a run handed in, handed on, and checked."""
 
-import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainlab.cli.options import Verb, option, word
+from trainlab.cli.output import print_lines
 from trainlab.errors import RecordError
+from trainlab.spec.base import plain
 
 if TYPE_CHECKING:
     from trainlab.report.handed_in import Verdict
@@ -52,7 +52,7 @@ class ReportVerb(Verb):
         evidence = run.evidence()
         if self.draft is not None:
             writing.write_new(self.draft, writing.draft_notes(evidence, lang), "--draft")
-            _print_lines([self.draft])
+            print_lines([self.draft])
             return
         documents, paths = [name for name in names if name != writing.TABLES], list[Path]()
         if documents:
@@ -64,12 +64,7 @@ class ReportVerb(Verb):
             from trainlab.analysis.results import write_results
 
             paths += write_results(run if self.out is None else RunFolder(self.out), evidence)
-        _print_lines(paths)
-
-
-def _print_lines(lines: Iterable[object]) -> None:
-    for line in lines:
-        sys.stdout.write(f"{line}\n")
+        print_lines(paths)
 
 
 class ExportVerb(Verb):
@@ -89,15 +84,13 @@ class ExportVerb(Verb):
 
         words, run = self.words, open_run(self.run)
         done = run.export(self.to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
-        _print_lines(done.paths)
+        print_lines(done.paths)
         if done.experiment:
             made = words.counted("one_trial", "some_trials", done.num_new)
             place = {"experiment": done.experiment, "uri": done.tracking_uri}
-            _print_lines([words("exported_new", trials=made, **place)])
-            if done.num_there:
-                _print_lines([words("exported_there", number=done.num_there)])
-            if done.num_left_out:
-                _print_lines([words("exported_left_out", number=done.num_left_out)])
+            lines = [words("exported_new", trials=made, **place)]
+            others = {"exported_there": done.num_there, "exported_left_out": done.num_left_out}
+            print_lines([*lines, *(words(key, number=n) for key, n in others.items() if n)])
 
 
 class CheckVerb(Verb):
@@ -114,18 +107,13 @@ class CheckVerb(Verb):
 
         code = 0
         for path in self.reports:
-            verdict = check_report(path, open_run(self.run or _run_of(path)).evidence())
+            above = (f for f in path.resolve().parents if (f / "study.json").exists())
+            if (run := self.run or next(above, None)) is None:
+                raise RecordError(f"{path}: lies in no run folder; name its run with --run RUN")
+            verdict = check_report(path, open_run(run).evidence())
             code = code if verdict.is_the_runs else 1
-            _print_lines(_verdict_lines(verdict, self.words))
+            print_lines(_verdict_lines(verdict, self.words))
         raise SystemExit(code)
-
-
-def _run_of(report: Path) -> Path:
-    """The nearest folder above a report that is a run."""
-    for folder in report.resolve().parents:
-        if (folder / "study.json").exists():
-            return folder
-    raise RecordError(f"{report}: lies in no run folder; name its run with --run RUN")
 
 
 def _verdict_lines(verdict: "Verdict", words: "Words") -> list[str]:
@@ -143,20 +131,16 @@ def _verdict_lines(verdict: "Verdict", words: "Words") -> list[str]:
     if verdict.is_only_text and verdict.is_same_text:
         lines.append(words("check_only_text"))
     for difference in verdict.differences[:MOST_SHOWN]:
-        reported, expected = (_short(t) for t in (difference.reported, difference.expected))
-        lines.append(words("check_reported", text=reported or words("check_nothing")))
-        lines.append(words("check_expected", text=expected or words("check_nothing")))
+        sides = {"check_reported": difference.reported, "check_expected": difference.expected}
+        for side, text in sides.items():
+            line = plain(" ".join(text.split()))
+            shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+            lines.append(words(side, text=shown or words("check_nothing")))
     if (more := len(verdict.differences) - MOST_SHOWN) > 0:
         lines.append(words("check_more", number=more))
     if verdict.own_numbers:
         lines.append(words("check_own_numbers", numbers=words.listed(verdict.own_numbers)))
     return [head, *(f"  {line}" for line in lines)]
-
-
-def _short(text: str) -> str:
-    """On one line of a terminal, without what could steer it."""
-    printable = "".join(letter if letter.isprintable() else " " for letter in text)
-    return printable if len(printable) <= LONGEST_LINE else printable[: LONGEST_LINE - 1] + "…"
 
 
 class VerifyVerb(Verb):
@@ -175,5 +159,5 @@ class VerifyVerb(Verb):
         text = words("verified", path=self.run, files=found.num_files, damaged=len(found.damaged))
         if found.num_unproven:
             text = words.sentences(text, words("unproven", number=found.num_unproven))
-        _print_lines([*(error_line(reason, words.lang) for reason in found.damaged), text])
+        print_lines([*(error_line(reason, words.lang) for reason in found.damaged), text])
         raise SystemExit(1 if found.damaged else 0)

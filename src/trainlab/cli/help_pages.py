@@ -88,18 +88,23 @@ class Texts:
 def help_page(usage: str, summary: str, groups: Groups, texts: Texts, ending: str = "") -> str:
     """The whole page: how the verb is called, what it does, its groups, and a last line."""
     width = min(max(get_terminal_size().columns, NARROWEST), WIDEST)
+    is_plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
     heading = texts("Usage:")
     usage = f"{heading} {usage}" if heading.isascii() else f"{heading}{usage}"
-    parts = ["\n".join(wrapped(usage, width - 7, " " * 7)).strip()]
-    parts += ["\n".join(wrapped(texts(summary), width))]
-    parts += ["\n".join(_group_lines(texts(t), rows, width)) for t, rows in groups.items() if rows]
-    parts += ["\n".join(wrapped(ending, width))] if ending else []
-    return "\n\n".join(parts) + "\n"
+    parts = [
+        ["\n".join(wrapped(usage, width - 7, " " * 7)).strip()],
+        wrapped(texts(summary), width),
+    ]
+    for title, rows in groups.items():
+        if rows:
+            heading = texts(title) if is_plain else f"\033[1m{texts(title)}\033[0m"
+            parts.append([heading, *_row_lines(rows, width)])
+    if ending:
+        parts.append(wrapped(ending, width))
+    return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
-def _group_lines(title: str, rows: list[tuple[str, str]], width: int) -> Iterator[str]:
-    is_plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ
-    yield title if is_plain else f"\033[1m{title}\033[0m"
+def _row_lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     column = max((cells(name) for name, _ in rows if cells(name) <= NAME_WIDTH), default=0)
     indent = " " * (column + 4)
     for name, meaning in rows:
@@ -117,8 +122,10 @@ def verbs_page(path: str, meaning: str, verbs: Mapping[str, str], lang: str) -> 
     texts = Texts(lang)
     groups = {"Verbs": [(name, texts(verb)) for name, verb in verbs.items()]}
     if path == "trainlab":
-        own = {"--version": "Print the version and exit.", "--help": "Show this page and exit."}
-        groups["Options"] = [(name, texts(text)) for name, text in own.items()]
+        groups["Options"] = [
+            ("--version", texts("Print the version and exit.")),
+            ("--help", texts("Show this page and exit.")),
+        ]
     ending = texts("`{path} VERB --help` shows the options of a verb.", path=path)
     return help_page(f"{path} VERB [OPTIONS]", meaning, groups, texts, ending)
 
@@ -133,29 +140,23 @@ def verb_page(
     everything: bool,
 ) -> str:
     """The page of one verb; without `everything` its basic options, in a sentence each."""
-    texts = Texts(lang)
-    grouped: dict[str, list[Option]] = {}
+    texts, grouped = Texts(lang), dict[str, list[Option]]()
     for one in options:
         grouped.setdefault(one.group or ("Options" if one.names else "Arguments"), []).append(one)
     left = [] if everything else [title for title in ONLY_IN_ALL if title in grouped]
-    groups = {
-        title: [_row(one, texts, is_brief=bool(left)) for one in grouped[title]]
-        for title in sorted(grouped, key=ORDER.index)
-        if title not in left
-    }
+    groups: Groups = {}
+    for title in sorted(grouped.keys() - left, key=ORDER.index):
+        groups[title] = []
+        for one in grouped[title]:
+            name = f"{', '.join(filter(None, (*one.names, one.negative)))} {one.metavar}".strip()
+            default = f" [{texts(one.default)}]" if one.default else ""
+            whole = texts(one.help) + default
+            groups[title].append((name, texts.first_sentence(one.help) if left else whole))
     groups["Examples"] = [(line, "") for line in examples]
-    ending, number = "", sum(len(grouped[title]) for title in left)
-    if number:
+    ending = ""
+    if number := sum(len(grouped[title]) for title in left):
         text = "`{path} --help-all` shows the other {number} options too."
         ending = texts(text, path=path, number=number)
     words = [one for one in options if not one.names]
     names = [w.metavar if w.is_required else f"[{w.metavar.strip('[]')}]" for w in words]
     return help_page(" ".join([path, "[OPTIONS]", *names]), meaning, groups, texts, ending)
-
-
-def _row(option: Option, texts: Texts, *, is_brief: bool) -> tuple[str, str]:
-    names = ", ".join(filter(None, (*option.names, option.negative)))
-    name = f"{names} {option.metavar}".strip()
-    if is_brief:
-        return name, texts.first_sentence(option.help)
-    return name, texts(option.help) + (f" [{texts(option.default)}]" if option.default else "")

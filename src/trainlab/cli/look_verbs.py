@@ -21,7 +21,7 @@ from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.report.terminal import print_blocks
 from trainlab.report.wrapping import cells
-from trainlab.spec import Question, Study
+from trainlab.spec import Question
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.study import level_text
 from trainlab.studies import builtin_study, study_file, study_names
@@ -224,6 +224,7 @@ class ProbesVerb(Verb):
     def __call__(self) -> None:
         from trainlab.cli.parsing import question_of
         from trainlab.lab import planned
+        from trainlab.plan import Trial
 
         words = self.words
         # Shapes are the same in bundled data, and nothing is fetched.
@@ -233,7 +234,18 @@ class ProbesVerb(Verb):
             rule = "got several levels, but layers are listed for one; give one"
             raise SpecError([f"{', '.join(asked.question.vary)}: {rule}"])
         with Console(stderr=True).status(words("activity_starting_torch")), asked.naming_options():
-            found = _probeables(planned(asked.question, asked.where))
+            study = planned(asked.question, asked.where)
+            from trainlab.instruments.probe_listing import probeable
+            from trainlab.train.loader import Loader
+            from trainlab.train.setup import set_up
+
+            load = Loader()
+            workload, data = (
+                load.workload(study.workload),
+                load.data(study.workload, study.settings),
+            )
+            trial = Trial(id="probes", workload=workload.name, seed=1, settings=study.settings)
+            found = probeable(set_up(trial, workload, data))
         if self.as_json:
             plain = ("name", "kind", "shape", "quantities", "selectors")
             print_json(
@@ -244,18 +256,6 @@ class ProbesVerb(Verb):
             )
         else:
             print_blocks(Console(), _probe_blocks(self.workload, found, words), words)
-
-
-def _probeables(study: Study) -> "list[Probeable]":
-    from trainlab.instruments.probe_listing import probeable
-    from trainlab.plan import Trial
-    from trainlab.train.loader import Loader
-    from trainlab.train.setup import set_up
-
-    load = Loader()
-    workload = load.workload(study.workload)
-    trial = Trial(id="probes", workload=workload.name, seed=1, settings=study.settings)
-    return probeable(set_up(trial, workload, load.data(study.workload, study.settings)))
 
 
 def _probe_blocks(workload: str, found: "list[Probeable]", words: Words) -> Iterator[Block]:

@@ -3,7 +3,7 @@
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from string import Template
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from trainlab.cli.options import Verb, option, word
-from trainlab.cli.output import say
+from trainlab.cli.output import print_lines, say
 from trainlab.errors import ChecksumError, DataError, SpecError
 from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
 from trainlab.studies import FOLDER
-from trainlab.words import TABLES, Words
+from trainlab.words import TABLES
 
 if TYPE_CHECKING:
-    from trainlab.data.image_sets import Files, ImageSet
+    from trainlab.data.image_sets import ImageSet
 
 
 class EnvVerb(Verb):
@@ -47,14 +47,15 @@ class ListSets(Verb):
         from trainlab.cli.look_verbs import plain_table
         from trainlab.data.image_sets import IMAGE_SETS, cached, holds
 
-        def count(files: "Files") -> str:
-            return f"{files.train_images.shape[0]:,} + {files.test_images.shape[0]:,}"
-
         words, rows = self.words, []
         for one in IMAGE_SETS.values():
+            counts = (
+                f"{files.train_images.shape[0]:,} + {files.test_images.shape[0]:,}"
+                for files in (one.full, one.bundled)
+            )
             is_there = holds(cached(one), one.full)
             place = str(cached(one)) if is_there else words("data_not_fetched")
-            rows.append((one.name, count(one.full), count(one.bundled), place))
+            rows.append((one.name, *counts, place))
         headings = ("data_set", "data_full", "data_bundled", "data_where")
         print_blocks(Console(), [plain_table("data_table", headings, rows, words)], words)
 
@@ -98,10 +99,9 @@ class VerifySets(OfSets):
     """Verify the files in this folder instead."""
 
     def __call__(self) -> None:
-        from trainlab.data.image_sets import BUNDLED_FOLDER, cached, holds
+        from trainlab.data.image_sets import BUNDLED_FOLDER, cached, file_in, holds, read_idx
 
-        words = self.words
-        faults: list[str] = []
+        words, faults = self.words, list[str]()
         for images in self.sets():
             places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
             if self.folder is not None:
@@ -109,25 +109,16 @@ class VerifySets(OfSets):
             elif holds(cached(images), images.full):
                 places["cache"] = (cached(images), images.full)
             for place, (path, files) in places.items():
-                faults += _faults(images, words(f"data_{place}"), path, files, words)
+                values = {"name": images.name, "place": words(f"data_{place}")}
+                for file in files:
+                    try:
+                        read_idx(file_in(path, file), file.shape, file.sha256)
+                    except DataError as error:
+                        faults.append(str(error))
+                    else:
+                        say(Console(), words("data_file_ok", **values, file=file.name))
         if faults:
             raise ChecksumError("\n".join(faults))
-
-
-def _faults(
-    images: "ImageSet", place: str, path: Path, files: "Files", words: "Words"
-) -> Iterator[str]:
-    """Prints the files that are as published, and yields what is wrong with each of the others."""
-    from trainlab.data.image_sets import file_in, read_idx
-
-    for file in files:
-        try:
-            read_idx(file_in(path, file), file.shape, file.sha256)
-        except DataError as error:
-            yield str(error)
-        else:
-            values = {"name": images.name, "place": place, "file": file.name}
-            say(Console(), words("data_file_ok", **values))
 
 
 DataVerb: Mapping[str, type[Verb]] = {"list": ListSets, "fetch": FetchSets, "verify": VerifySets}
@@ -162,5 +153,4 @@ class InitVerb(Verb):
             with replacing(path) as part:
                 part.write_text(template.substitute(comments, name=name), encoding="utf-8")
         line = shlex.join(["trainlab", "run", str(paths[-1])])
-        for text in (*paths, self.words("init_next", command=line)):
-            sys.stdout.write(f"{text}\n")
+        print_lines([*paths, self.words("init_next", command=line)])

@@ -44,35 +44,32 @@ class FieldsOf:
 
     def options(self, owner: str) -> Iterator[Option]:
         """Those of settings with the basic ones first."""
-        is_basic = self.basic.__contains__
         names = list(self.kind.model_fields)
         if self.kind is TrainSpec:
-            names = [*self.basic, *(name for name in OF_WORKLOADS if not is_basic(name))]
+            names = list(dict.fromkeys((*self.basic, *OF_WORKLOADS)))
         for name in names:
             field, choices = self.kind.model_fields[name], choices_of(self.kind, name)
-            meaning = _meaning(field) + (f" {', '.join(choices)}." if choices else "")
             is_flag, unit = field.annotation is bool, setting_of(self.kind, name).unit or "name"
+            # A setting's default is that of each workload where they differ.
+            own, defaults = field.default, {"": field.default}
+            if self.kind is TrainSpec:
+                defaults = {w: entry.defaults.get(name, own) for w, entry in BUILTIN.items()}
+            texts = {workload: _value_text(value) for workload, value in defaults.items()}
+            if len(set(texts.values())) > 1:
+                shown = ", ".join(f"{workload} {text}" for workload, text in texts.items())
+            else:
+                shown = next(iter(texts.values()))
             yield Option(
                 name,
                 (option_of(self.kind, name),),
                 "yes-no" if is_flag else "text",
                 "" if is_flag else unit.upper().replace(" ", "-"),
-                GROUPS[self.group + ("" if is_basic(name) else "+")],
-                meaning,
-                self._default(name),
+                GROUPS[self.group + ("" if name in self.basic else "+")],
+                _meaning(field) + (f" {', '.join(choices)}." if choices else ""),
+                shown,
                 negative=f"--no-{name.replace('_', '-')}" if is_flag else "",
                 owner=owner,
             )
-
-    def _default(self, name: str) -> str:
-        """A field's default, or that of each workload where they differ."""
-        own = self.kind.model_fields[name].default
-        if self.kind is not TrainSpec:
-            return _value_text(own)
-        texts = {w: _value_text(entry.defaults.get(name, own)) for w, entry in BUILTIN.items()}
-        if len(set(texts.values())) == 1:
-            return next(iter(texts.values()))
-        return ", ".join(f"{workload} {text}" for workload, text in texts.items())
 
 
 def _meaning(field: FieldInfo) -> str:
@@ -152,7 +149,11 @@ class Verb(Spec):
         """A verb's own options, then those that it shares with others."""
         own = [name for name in cls.model_fields if name not in SHARED]
         for name in (*own, *(name for name in SHARED if name in cls.model_fields)):
-            yield from _options(name, cls.model_fields[name])
+            field = cls.model_fields[name]
+            if fields := [mark for mark in field.metadata if isinstance(mark, FieldsOf)]:
+                yield from fields[0].options(name)
+            else:
+                yield _option(name, field)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -175,18 +176,14 @@ class ForPrograms(Verb):
     """Print one JSON summary on stdout and nothing else."""
 
 
-def _options(name: str, field: FieldInfo) -> Iterator[Option]:
-    if fields := [mark for mark in field.metadata if isinstance(mark, FieldsOf)]:
-        yield from fields[0].options(name)
-        return
+def _option(name: str, field: FieldInfo) -> Option:
     facts: Any = field.json_schema_extra
     kinds = {get_origin(part) or part for part in (field.annotation, *get_args(field.annotation))}
     is_flag = bool in kinds
-    names = [field.alias or "", *([facts["short"]] if facts["short"] else [])]
     shows_default = isinstance(field.default, int | float | str | Path) and not is_flag
-    yield Option(
+    return Option(
         name,
-        () if facts["is_word"] else tuple(names),
+        () if facts["is_word"] else tuple(filter(None, (field.alias, facts["short"]))),
         "flag" if is_flag else "texts" if kinds & {list, dict} else "text",
         facts["metavar"],
         GROUPS.get(facts["group"], ""),

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -38,6 +38,12 @@ def say(console: Console, text: str, style: str = "") -> None:
         parts = wrapped(line, console.width) if console.is_terminal and line else [line]
         for part in parts:
             console.print(Text(part, style), soft_wrap=True, highlight=False)
+
+
+def print_lines(lines: Iterable[object]) -> None:
+    """Lines on stdout, as they are."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +29,24 @@ class Asked:
     overridden: dict[str, Any]
     """What the study or its file said of settings and factors, where an option says otherwise."""
 
-    def naming_options(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def naming_options(self) -> Iterator[None]:
         """In this block a problem with what was typed is told under the name of its option."""
-        return _naming(self.places, self.where)
+        try:
+            yield
+        except SpecError as error:
+            raise SpecError(map(self._named, error.problems)) from error
+        except (DataError, DeviceError, WorkloadError) as error:
+            raise type(error)(self._named(str(error))) from error
 
-
-@contextmanager
-def _naming(places: Mapping[str, str], where: str) -> Iterator[None]:
-    def named(problem: str) -> str:
-        place, colon, rule = problem.removeprefix(f"{where}: ").partition(": ")
+    def _named(self, problem: str) -> str:
+        place, colon, rule = problem.removeprefix(f"{self.where}: ").partition(": ")
         place = re.sub(r"\[\d+\]$", "", place)
         outer, _, inner = place.partition(".")
-        option = places.get(place) or (f"{places[outer]} {inner}" if outer in places else "")
+        option = self.places.get(place)
+        if option is None and outer in self.places:
+            option = f"{self.places[outer]} {inner}"
         return f"{option}: {rule}" if option and colon else problem
-
-    try:
-        yield
-    except SpecError as error:
-        raise SpecError(map(named, error.problems)) from error
-    except (DataError, DeviceError, WorkloadError) as error:
-        raise type(error)(named(str(error))) from error
 
 
 def question_of(
@@ -98,19 +96,20 @@ def question_of(
         **{f"{kind}{n}": option_of(TrainSpec, n) for n in settings for kind in ("", "vary.")},
         **{f"{kind}.{name}": f"--vary {name}" for name in varied for kind in ("vary", "model")},
     }
-    with _naming(places, where):
+    asked = Asked(base, where, places, {})
+    with asked.naming_options():
         question = checked_question(merged, where)
     # A margin of what is no longer measured says nothing; one that never was stays, and is refused.
     left_out = cost_margins(base.cost).keys() - cost_margins(question.cost).keys()
     margins = {name: margin for name, margin in question.margins.items() if name not in left_out}
     question = question.model_copy(update={"margins": margins})
-    asked = _written(question)
+    now = _written(question)
     overridden = {
         name: value
         for name, value in _written(base, exclude_unset=True).items()
-        if name not in asked or not _same(asked[name], value)
+        if name not in now or not _same(now[name], value)
     }
-    return Asked(question, where, places, overridden)
+    return replace(asked, question=question, overridden=overridden)
 
 
 def _cost(base: Question, profile: bool | None, given: Mapping[str, str]) -> dict[str, Any] | None:
@@ -172,19 +171,16 @@ def _base_question(what: str) -> tuple[Question, str]:
         return builtin_study(what), what
     if what.endswith(".toml"):
         path = Path(what).expanduser()
-        return _beside(read_question(path), path), what
+        question = read_question(path)
+        # A workload's file lies beside that of the study, or else in the current folder.
+        written = question.workload
+        place, name = (written, "") if written.endswith(".py") else written.rpartition(":")[::2]
+        beside = path.parent / place
+        if place.endswith(".py") and not Path(place).is_absolute() and beside.is_file():
+            written = f"{beside}:{name}"
+        return question.model_copy(update={"workload": with_name(written, str(path))}), what
     if what not in BUILTIN and ":" not in what:
         near = nearest(what, [*BUILTIN, *study_names()])
         if near is not None and near not in BUILTIN:
             raise SpecError([f"{what}: no such workload or study; did you mean {near}?"])
     return Question(workload=with_name(what)), "settings"
-
-
-def _beside(question: Question, path: Path) -> Question:
-    """The question of a study file: a workload's file lies beside it, or else in the current folder."""
-    written = question.workload
-    place, name = (written, "") if written.endswith(".py") else written.rpartition(":")[::2]
-    near = path.parent / place
-    if place.endswith(".py") and not Path(place).is_absolute() and near.is_file():
-        written = f"{near}:{name}"
-    return question.model_copy(update={"workload": with_name(written, str(path))})

@@ -83,49 +83,37 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
     found = prospects(study, earlier_runs(RUNS, study))
     if study.looks:
         *others, last = map(str, study.looks)
-        first = words("list_names").join(others)
-        yield words(
-            "plan_looks",
-            looks=words("name_and", first=first, last=last) if others else last,
-            fewest=words("plan_looks_fewest", number=FIRST_LOOK)
-            if study.looks[0] == FIRST_LOOK
-            else "",
-        )
+        looks = words("name_and", first=words("list_names").join(others), last=last)
+        is_first = study.looks[0] == FIRST_LOOK
+        fewest = words("plan_looks_fewest", number=FIRST_LOOK) if is_first else ""
+        yield words("plan_looks", looks=looks if others else last, fewest=fewest)
     for one in found[:1]:
-        yield words("plan_finds", **_found(one, words))
-        if one.most_seeds > one.num_seeds:
-            difference = one.most_seeds_difference
-            amount = "" if difference is None else _amount(one.metric, difference, words)
-            yield words(
-                "plan_most_seeds",
-                seeds=num_seeds(one.most_seeds, words),
-                stds=f"{one.most_seeds_stds:.1f}",
-                amount=words("plan_amount", amount=amount) if amount else "",
+        seeds, noise = num_seeds(one.num_seeds, words), words("plan_power")
+        if one.spread is not None and one.difference is not None:
+            noise = words(
+                "plan_noise_known" if one.spread.num_trials is None else "plan_noise_earlier",
+                amount=_amount(one.metric, one.difference, words),
+                metric=words.metric(one.metric),
+                number=one.spread.num_trials,
             )
+        yield words("plan_finds", seeds=seeds, stds=f"{one.stds:.1f}", noise=noise)
+        if one.most_seeds > one.num_seeds:
+            seeds, amount = num_seeds(one.most_seeds, words), ""
+            if (difference := one.most_seeds_difference) is not None:
+                amount = words("plan_amount", amount=_amount(one.metric, difference, words))
+            stds = f"{one.most_seeds_stds:.1f}"
+            yield words("plan_most_seeds", seeds=seeds, stds=stds, amount=amount)
     yield from (_margin_line(one, words) for one in found if one.margin is not None)
-
-
-def _found(one: Prospect, words: Words) -> dict[str, str]:
-    """The smallest difference that the seeds find; where the noise is known, in the metric's unit too."""
-    noise = words("plan_power")
-    if one.spread is not None and one.difference is not None:
-        noise = words(
-            "plan_noise_known" if one.spread.num_trials is None else "plan_noise_earlier",
-            amount=_amount(one.metric, one.difference, words),
-            metric=words.metric(one.metric),
-            number=one.spread.num_trials,
-        )
-    return {"seeds": num_seeds(one.num_seeds, words), "stds": f"{one.stds:.1f}", "noise": noise}
 
 
 def _margin_line(one: Prospect, words: Words) -> str:
     spread = ""
     if one.spread is not None:
-        spread = words(
-            "plan_spread_known" if one.spread.num_trials is None else "plan_spread_earlier",
-            std=_amount(one.metric, one.spread.std, words),
-            verdict=words("plan_can" if one.can_be_equivalent else "plan_cannot"),
-        )
+        std = _amount(one.metric, one.spread.std, words)
+        verdict = words("plan_can" if one.can_be_equivalent else "plan_cannot")
+        is_stated = one.spread.num_trials is None
+        key = "plan_spread_known" if is_stated else "plan_spread_earlier"
+        spread = words(key, std=std, verdict=verdict)
     return words(
         "plan_margin",
         metric=words.metric(one.metric),

@@ -240,8 +240,9 @@ class ScriptProcess:
 
     def _death(self) -> Failure:
         code, tail = self._process.wait(), self._tail()
-        by = f"by {signal_name(-code)}" if code < 0 else f"with code {code}"
-        told = f"the script's process was ended {by}"
+        told = f"the script's process was ended with code {code}"
+        if code < 0:
+            told = f"the script's process was ended by {signal_name(-code)}"
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
         else:
