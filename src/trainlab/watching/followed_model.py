@@ -19,7 +19,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
-from trainlab.train.callbacks import Arguments, Point, Progress, TrialView
+from trainlab.train.callbacks import Arguments, ParameterIds, Point, Progress, TrialView
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
 from trainlab.watching.step_log import SeenLoader, StepLog
@@ -28,16 +28,25 @@ from trainlab.watching.tracer import Tracer
 if TYPE_CHECKING:
     from trainlab.instruments.tensorboard import TensorBoard
 
+MOST_BYTES = 2**30
+"""Of a model that is copied, to run the copy once for a picture of the network."""
+
 
 class ScriptProbes(Probes):
     """The same probes as of a workload; calls are seen from the moment that the model itself was called."""
 
-    def epoch_begins(self, epoch: int) -> None:
-        self.probes.epoch = epoch
+    epoch = 1
+    """The one that is under way."""
+    _num_in_epoch = 0
+    """Its updates so far."""
+    _steps_begun = 0
+    _is_called = False
 
-    def called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        """The model, or what holds it, has just been called for training. SpecError where nobody can see
-        what it calls."""
+    def called(self, step: int, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """The model, or what holds it, has just been called for training, before that update. SpecError
+        where nobody can see what it calls."""
+        self._begin(step)
+        self.returned()  # where it raised, and the script went on
         spec = next((spec for spec in self.specs if not spec.is_of_parameters), None)
         if spec is not None and is_opaque(module):
             rule = "the model is compiled or scripted, and what is inside it cannot be seen"
@@ -46,15 +55,52 @@ class ScriptProbes(Probes):
         self.probes.calls.install()
         self.forward_begins()
         self.probes.calls.watch.enter(module, arguments)
+        self._is_called = True
 
     def returned(self, result: Any = None) -> None:
         """That call has ended, or was given up."""
-        self.probes.calls.watch.leave(result)
-        self.probes.calls.watch.uninstall()
+        if self._is_called:
+            self._is_called = False
+            self.probes.calls.watch.leave(result)
+            self.probes.calls.watch.uninstall()
 
+    def backward_ends(self, *, updates_by_hand: bool) -> None:
+        """`updates_by_hand`: the script updates the weights itself, and nobody tells when."""
+        self.phase_ends("backward")
+        if updates_by_hand:
+            self.gradients_ready()
+            self.update_begins()
 
-MOST_BYTES = 2**30
-"""Of a model that is copied, to run the copy once for a picture of the network."""
+    def optimizer_begins(self, step: int, parameters: ParameterIds) -> None:
+        """An optimizer is about to update these."""
+        self._begin(step)
+        self.gradients_ready(parameters)
+        self.update_begins(parameters)
+
+    def _begin(self, step: int) -> None:
+        if step != self._steps_begun:
+            self._steps_begun, self.probes.epoch = step, self.epoch
+            self.step_begins(step)
+
+    def step_ended(self, step: int, epoch: int) -> None:
+        """An update has been made, in this epoch: a pass that has begun may be none over the same data."""
+        if epoch != self.epoch:
+            if self._num_in_epoch:
+                self.test_begins(self.epoch)
+            self.epoch = self.probes.epoch = epoch
+            self._num_in_epoch = 0
+        self._num_in_epoch += 1
+        self.phase_ends("optimizer")
+        self.step_ends(step)
+        if step == 1:
+            self.probes.calls.check(is_first_step=True)
+
+    def pass_ends(self) -> None:
+        """A pass over the data, if any of it was trained on."""
+        if self._num_in_epoch:
+            self.test_begins(self.epoch)
+            self.epoch += 1
+            self._num_in_epoch = 0
 
 
 class FollowedModel:
@@ -77,82 +123,70 @@ class FollowedModel:
     ) -> None:
         """`before_call` is called before any model is; `refusal`: what is raised in the script for probes
         that cannot be."""
-        self._tracer, self._trial, self._folder = tracer, trial, folder
+        self._tracer, self._trial, self._folder, self._specs = tracer, trial, folder, tuple(specs)
         self._model = None if model is None else plain_model(model)
         self._has_board, self._has_network = tensorboard, shows_network
         self._before_call, self._refusal = before_call, refusal
         self.notes: list[Note] = []
         self._board: TensorBoard | None = None
         self._probes: ScriptProbes | None = None
-        if specs:
-            self._probes = ScriptProbes(specs, [self._probe_logged])
-        self._view: TrialView | None = None
+        """From the first call of the model on."""
         self._inputs: Arguments | None = None
         self._holders: dict[int, bool] = {}
         """Models that were called, and whether each holds the one that is followed."""
-        self._has_trained = self._is_called = False
-        self._epoch, self._is_in_epoch = 1, False
-        self._is_in_step, self._num_steps, self._num_in_epoch = False, 0, 0
+        self._has_trained, self._num_steps = False, 0
 
     def forward_begins(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """Passes without gradients, or in eval mode of a model that trains in train mode, do not train."""
         self._before_call()
-        if self._probes is None and self._num_steps:
+        if not self._specs and self._num_steps:
             return  # it has had its one look
         is_training = torch.is_grad_enabled() and (module.training or not self._has_trained)
         self._has_trained |= is_training and module.training
-        if not is_training:
-            is_told = any(loader.is_trained_on for loader in self._tracer.log.loaders)
-            if not is_told and self._model is not None and self._holds(module):
-                self._epoch_ends()  # no loader tells where a pass over the data ends
-            return
-        if self._model is None:
+        if self._model is None and is_training:
             self._model = plain_model(module)
-        if not self._holds(module):
+        if self._model is None or not self._holds(module):
+            return
+        if not is_training:
+            if not any(loader.is_trained_on for loader in self._tracer.log.loaders):
+                # Nothing else tells where a pass over the data ends.
+                self._tell(lambda probes: probes.pass_ends())
             return
         if self._inputs is None and not self._num_steps and self._has_network:
             self._keep_inputs(module)
-        if self._probes is not None:
-            self._try(self._probe_call, module, arguments)
+        if self._specs and self._probes is None:
+            self._probes = ScriptProbes(self._specs, [self._probe_logged])
+            self._tell(lambda probes: probes.trial_begins(self._view()))
+        self._tell(lambda probes: probes.called(self._num_steps + 1, module, arguments))
 
     def forward_ends(self, result: Any = None) -> None:
-        if self._probes is not None and self._is_called:
-            self._is_called = False
-            self._probes.returned(result)
+        self._tell(lambda probes: probes.returned(result))
 
     def backward_ends(self) -> None:
-        if self._probes is not None and self._view is not None:
-            self._try(self._probes.phase_ends, "backward")
-            if not self._tracer.has_optimizer:
-                # The script updates the weights itself, and nobody tells when.
-                self._try(self._update_by_hand)
+        by_hand = not self._tracer.has_optimizer
+        self._tell(lambda probes: probes.backward_ends(updates_by_hand=by_hand))
 
     def update_begins(self, optimizer: Optimizer) -> None:
-        if self._probes is not None and self._view is not None:
-            which = frozenset(
-                id(one) for group in optimizer.param_groups for one in group["params"]
-            )
-            self._begin_step()
-            self._try(self._probes.gradients_ready, which)
-            self._try(self._probes.update_begins, which)
+        if self._probes is not None:
+            groups = optimizer.param_groups
+            which = frozenset(id(one) for group in groups for one in group["params"])
+            self._tell(lambda probes: probes.optimizer_begins(self._num_steps + 1, which))
 
     def update_ends(self) -> None:
-        if self._probes is not None and self._view is not None:
-            self._try(self._probes.phase_ends, "optimizer")
+        self._tell(lambda probes: probes.phase_ends("optimizer"))
 
     def pass_begins(self, loader: SeenLoader) -> None:
         if loader.is_trained_on:
-            self._epoch_ends()
+            self._tell(lambda probes: probes.pass_ends())
 
     def step_ended(self, step: int) -> None:
         """An update has been made."""
         self._num_steps = step
         if step == 1 and self._model is not None and self._has_network:
-            self._show_network()
-        if self._probes is None:
+            self._show_network(self._model)
+        if not self._specs:
             self._model = None
-        elif self._view is not None:
-            self._try(self._probe_step, step)
+        self._tell(lambda probes: probes.step_ended(step, self._tracer.log.epochs[-1]))
 
     def point_written(self, point: Point) -> None:
         """A line of the curve."""
@@ -161,81 +195,31 @@ class FollowedModel:
 
     def flush(self) -> None:
         """Lines have been written: it is time for what waits on the device as well."""
-        if self._probes is not None and self._view is not None:
-            self._probes.write_values()
+        self._tell(lambda probes: probes.write_values())
         if self._board is not None:
             self._board.flush()
 
     def close(self) -> None:
         """The script has ended; lines may still be written."""
         self.forward_ends()
-        self._epoch_ends()
+        self._tell(lambda probes: probes.pass_ends())
 
     def finish(self, progress: Progress) -> None:
         """The last line has been written."""
-        probes, board = self._probes, self._board
-        if probes is not None and self._view is not None:
-            self._probes = None
-            probes.trial_ends(progress)
-        if board is not None:
-            self._board = None
-            board.trial_ends(progress)
+        if self._probes is not None:
+            self._probes.trial_ends(progress)
+        if self._board is not None:
+            self._board.trial_ends(progress)
 
-    def _probe_call(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        assert self._probes is not None
-        if self._view is None:
-            self._view = self._made_view()
-            self._probes.trial_begins(self._view)
-        if not self._is_in_epoch:
-            self._is_in_epoch = True
-            self._probes.epoch_begins(self._epoch)
-        self._begin_step()
-        if self._is_called:  # the model raised, and the script has gone on
-            self._probes.returned()
-        self._is_called = True
-        self._probes.called(module, arguments)
-
-    def _update_by_hand(self) -> None:
-        assert self._probes is not None
-        self._probes.gradients_ready()
-        self._probes.update_begins()
-
-    def _probe_step(self, step: int) -> None:
-        assert self._probes is not None
-        epoch = self._tracer.log.epochs[-1]
-        if epoch != self._epoch and self._num_in_epoch:
-            self._probes.test_begins(self._epoch)
-        if epoch != self._epoch or not self._is_in_epoch:
-            self._epoch, self._is_in_epoch, self._num_in_epoch = epoch, True, 0
-            self._probes.epoch_begins(epoch)
-        self._num_in_epoch += 1
-        self._probes.phase_ends("optimizer")
-        self._probes.step_ends(step)
-        if step == 1:
-            self._probes.probes.calls.check(is_first_step=True)
-        self._is_in_step = False
-
-    def _begin_step(self) -> None:
-        if self._probes is not None and not self._is_in_step:
-            self._is_in_step = True
-            self._probes.step_begins(self._num_steps + 1)
-
-    def _epoch_ends(self) -> None:
-        if self._probes is not None and self._is_in_epoch and self._view is not None:
-            self._is_in_epoch = False
-            if self._num_in_epoch:
-                self._try(self._probes.test_begins, self._epoch)
-                self._epoch += 1
-            self._num_in_epoch = 0
-
-    def _try(self, moment: Callable[..., None], *arguments: Any) -> None:
+    def _tell(self, moment: Callable[[ScriptProbes], None]) -> None:
         """A probe that cannot be is refused in the first step; later the script goes on without them."""
+        if (probes := self._probes) is None:
+            return
         try:
-            moment(*arguments)
+            moment(probes)
         except SpecError as error:
-            probes, self._probes = self._probes, None
-            if probes is not None and self._view is not None:
-                probes.trial_ends(Progress())
+            self._probes, self._specs = None, ()
+            probes.trial_ends(Progress())
             if self._num_steps <= 1:
                 raise self._refusal(error) from None
             self.notes.append(Note(code="probes_ended", values={"reason": str(error)}))
@@ -257,11 +241,12 @@ class FollowedModel:
 
         handle = module.register_forward_hook(keep, with_kwargs=True)
 
-    def _show_network(self) -> None:
+    def _show_network(self, model: nn.Module) -> None:
         """By a copy of the model, with random numbers of its own: the training stays as it is."""
-        view, is_large = self._view or self._made_view(), self._num_bytes > MOST_BYTES
-        if is_large:
-            view.note("network_too_large", mib=self._num_bytes // 2**20)
+        tensors, view = [*model.parameters(), *model.buffers()], self._view()
+        num_bytes = sum(one.numel() * one.element_size() for one in tensors)
+        if is_large := num_bytes > MOST_BYTES:
+            view.note("network_too_large", mib=num_bytes // 2**20)
         with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
                 Network().trial_begins(view)
@@ -270,20 +255,20 @@ class FollowedModel:
                 self._board.trial_begins(view)
         self._inputs = None
 
-    @property
-    def _num_bytes(self) -> int:
-        assert self._model is not None
-        tensors = [*self._model.parameters(), *self._model.buffers()]
-        return sum(one.numel() * one.element_size() for one in tensors)
-
     def _probe_logged(self, record: ProbeRecord) -> None:
         if self._board is not None:
             self._board.probe_logged(record)
 
-    def _made_view(self) -> TrialView:
+    def _view(self) -> TrialView:
         assert self._model is not None
-        parameter = next(self._model.parameters(), None)
-        tracer = self._tracer
+        parameter, log = next(self._model.parameters(), None), self._tracer.log
+
+        def first_inputs(num: int) -> Arguments:
+            if self._inputs is None:
+                raise TypeError("the model is called by another one, and its inputs were not seen")
+            inputs: Arguments = first_of(self._inputs, num)
+            return inputs
+
         return TrialView(
             trial=self._trial,
             device=torch.device("cpu") if parameter is None else parameter.device,
@@ -291,17 +276,11 @@ class FollowedModel:
             folder=self._folder,
             num_steps=0,
             num_epochs=0,
-            samples_by=lambda step: tracer.log.samples[step - 1] or step,
+            samples_by=lambda step: log.samples[step - 1] or step,
             stored_inputs=lambda num: None,
-            model_inputs=self._first_inputs,
+            model_inputs=first_inputs,
             notes=self.notes,
         )
-
-    def _first_inputs(self, num: int) -> Arguments:
-        if self._inputs is None:
-            raise TypeError("the model is called by another one, and its inputs were not seen")
-        inputs: Arguments = first_of(self._inputs, num)
-        return inputs
 
 
 def plain_model(module: nn.Module) -> nn.Module:
@@ -337,17 +316,11 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
             super()._write_scalars(values, with_place)
 
         def _hyper_parameters(self) -> dict[str, Any]:
-            trial = self._view.trial
-            varied = {short_name(name): level for name, level in trial.levels.items()}
-            first = seen.optimizers[0] if seen.optimizers else None
-            found = {
-                "batch_size": seen.batch_size,
-                "optimizer": None if first is None else first.name,
-                "lr": None if first is None else first.lr,
-                "device": str(self._view.device),
-                "seed": trial.seed,
-                "script": trial.workload,
-            }
-            return found | varied
+            trial, found = self._view.trial, dict[str, Any]()
+            if seen.optimizers:
+                found = {"optimizer": seen.optimizers[0].name, "lr": seen.optimizers[0].lr}
+            found |= {"batch_size": seen.batch_size, "device": str(self._view.device)}
+            found |= {"seed": trial.seed, "script": trial.workload}
+            return found | {short_name(name): level for name, level in trial.levels.items()}
 
     return ScriptBoard(shows_samples=False)
