@@ -43,7 +43,7 @@ def main() -> int:
     shares: dict[str, list[float]] = {name: [] for name in ratios}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(pairs):
-            study = script_study(SCRIPT, ("--epochs", "50"), cost=cost, learn=False)
+            study = script_study(SCRIPT, ("50",), cost=cost, learn=False)
             watched = phases_ms(drive(study, out=Path(folder) / f"script{number}").run)
             own = phases_ms(
                 trainlab.profile(

@@ -1,12 +1,17 @@
 """A training loop as a user writes it, for tests that watch one."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.modules import module as modules
+from torch.optim import Optimizer
+from torch.optim import optimizer as optimizers
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 Told = Callable[[str, float], None]
 
@@ -45,3 +50,16 @@ class OwnLoop:
             with torch.no_grad():
                 told("accuracy", (self.model(self.x).argmax(1) == self.y).float().mean().item())
         return losses
+
+
+def state_of_torch() -> list[Any]:
+    """All that hooks could change."""
+    return [
+        dict(modules._global_forward_pre_hooks),
+        [one for one in warnings.filters if "global hooks" in str(one[1])],
+        dict(optimizers._global_optimizer_pre_hooks),
+        dict(optimizers._global_optimizer_post_hooks),
+        *(torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale),
+        *(Optimizer.zero_grad, Optimizer.__init__, nn.Module.zero_grad, nn.Module.eval),
+        *(DataLoader.__iter__, _BaseDataLoaderIter.__next__, torch.Tensor.__dict__.get("to")),
+    ]

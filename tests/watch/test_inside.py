@@ -4,19 +4,13 @@ import gc
 import re
 import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from torch import nn
-from torch.nn.modules import module as modules
-from torch.optim import Optimizer, optimizer
-from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import trainlab
-from own_loop import OwnLoop
+from own_loop import OwnLoop, state_of_torch
 from trainlab.errors import SpecError, WorkloadError
 from trainlab.lab import resume_run
 from trainlab.lab.inside import WatchedLoop
@@ -29,29 +23,25 @@ PROBES = [
 ]
 
 
-def watched(out: Path, loop: OwnLoop, **options: Any) -> tuple[list[float], WatchedLoop]:
-    with trainlab.watch(loop.model, loop.optimizer, out=out, **options) as lab:
-        losses = loop.train(told=lambda name, value: lab.log(**{name: value}))
-    return losses, lab
+DRAWN: list[float] = []
+"""Random numbers after the block."""
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> WatchedLoop:
     torch.set_num_threads(1)
-    return watched(tmp_path_factory.mktemp("inside") / "run", OwnLoop(), probes=PROBES)[1]
+    loop, out = OwnLoop(), tmp_path_factory.mktemp("inside") / "run"
+    with trainlab.watch(loop.model, loop.optimizer, out=out, probes=PROBES) as lab:
+        loop.train(told=lambda name, value: lab.log(**{name: value}))
+    DRAWN[:] = torch.rand(3).tolist()
+    return lab
 
 
-def test_losses_are_the_same_with_everything_on(lab: WatchedLoop) -> None:
+def test_losses_and_later_random_numbers_are_the_same_with_everything_on(lab: WatchedLoop) -> None:
     losses = OwnLoop().train()
+    assert torch.rand(3).tolist() == DRAWN
     points = [line for line in lab.run.trial("learn-seed1").curve() if line["kind"] == "step"]
     assert [line["train/loss"] for line in points] == losses
-
-
-def test_random_numbers_after_the_block_are_the_same(tmp_path: Path) -> None:
-    OwnLoop().train()
-    expected = torch.rand(3).tolist()
-    watched(tmp_path / "run", OwnLoop(), probes=PROBES)
-    assert torch.rand(3).tolist() == expected
 
 
 def test_a_run_folder_is_left_as_of_any_learn_trial(lab: WatchedLoop) -> None:
@@ -109,42 +99,25 @@ def test_tensorboard_has_curves_graph_and_probes(lab: WatchedLoop) -> None:
     assert [point.step for point in board.Scalars("loss/train over samples")] == [64, 128]
 
 
-def test_nothing_is_left_in_torch(tmp_path: Path) -> None:
-    before = _torch_state()
-    loop = OwnLoop()
-    with pytest.raises(ZeroDivisionError), trainlab.watch(out=tmp_path / "run", probes=PROBES):
-        loop.train(told=_fail)
-    assert _torch_state() == before
+def test_what_the_block_raises_is_recorded_and_goes_on_and_torch_is_as_before(
+    tmp_path: Path,
+) -> None:
+    def fail(name: str, value: float) -> None:
+        1 / 0  # noqa: B018
+
+    before, loop = state_of_torch(), OwnLoop()
+    with (
+        pytest.raises(ZeroDivisionError),
+        trainlab.watch(out=tmp_path / "run", probes=PROBES) as lab,
+    ):
+        loop.train(told=fail)
+    assert state_of_torch() == before
     assert not loop.model._forward_hooks
-
-
-def _fail(name: str, value: float) -> None:
-    1 / 0  # noqa: B018
-
-
-def _torch_state() -> list[object]:
-    hooks = [
-        *(modules._global_forward_pre_hooks, modules._global_forward_hooks),
-        *(optimizer._global_optimizer_pre_hooks, optimizer._global_optimizer_post_hooks),
-    ]
-    return [
-        *(list(one) for one in hooks),
-        *(Optimizer.zero_grad, nn.Module.zero_grad, DataLoader.__iter__),
-        *(_BaseDataLoaderIter.__next__, torch.autograd.backward, torch.autograd.grad),
-        *(torch.amp.GradScaler.scale, torch.Tensor.to),
-    ]
-
-
-def test_what_the_block_raises_is_recorded_and_goes_on(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), trainlab.watch(out=tmp_path / "run") as lab:
-        OwnLoop().train(told=_fail)
     (record,) = lab.run.trials()
-    assert record.state == "failed"
+    assert (record.state, record.steps_done) == ("failed", 1)
     assert record.error is not None
-    assert re.fullmatch(
-        r"test_inside.py:\d+: loop raised ZeroDivisionError: division by zero", record.error.mistake
-    )
-    assert record.steps_done == 1
+    told = r"test_inside.py:\d+: loop raised ZeroDivisionError: division by zero"
+    assert re.fullmatch(told, record.error.mistake)
 
 
 def test_an_interrupt_is_recorded_as_one(tmp_path: Path) -> None:
@@ -178,29 +151,22 @@ def test_two_watches_at_once_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_probe_that_reaches_nothing_is_told_in_the_first_step(tmp_path: Path) -> None:
-    loop = OwnLoop()
-    with (
-        pytest.raises(
-            SpecError, match=r"'nope' reaches no layer; there are Sequential, 0, 1, 2, 3, 4$"
+def test_a_probe_that_cannot_be_is_told_as_soon_as_that_is_known(tmp_path: Path) -> None:
+    """In the first step, before it, or before anything is made."""
+    for probe, told, steps in (
+        (
+            "nope:activation:mean",
+            r"'nope' reaches no layer; there are Sequential, 0, 1, 2, 3, 4$",
+            1,
         ),
-        trainlab.watch(out=tmp_path / "run", probes="nope:activation:mean") as lab,
+        ("fc.weight:grad:norm", r"probe fc\.weight:grad:norm@epoch.*0\.weight", 0),
     ):
-        loop.train()
-    assert lab.run.trials()[0].steps_done == 1
-
-
-def test_a_parameter_that_is_not_there_is_told_before_the_first_step(tmp_path: Path) -> None:
-    loop = OwnLoop()
-    with (
-        pytest.raises(SpecError, match=r"probe fc\.weight:grad:norm@epoch.*0\.weight"),
-        trainlab.watch(out=tmp_path / "run", probes="fc.weight:grad:norm") as lab,
-    ):
-        loop.train()
-    assert lab.run.trials()[0].steps_done == 0
-
-
-def test_a_probe_is_checked_before_anything_is_made(tmp_path: Path) -> None:
+        with (
+            pytest.raises(SpecError, match=told),
+            trainlab.watch(out=tmp_path / str(steps), probes=probe) as lab,
+        ):
+            OwnLoop().train()
+        assert lab.run.trials()[0].steps_done == steps
     with pytest.raises(SpecError, match="probes: got 'relu', must be SELECT:QUANTITY:REDUCER"):
         trainlab.watch(out=tmp_path / "run", probes=["relu"])
     assert not (tmp_path / "run").exists()

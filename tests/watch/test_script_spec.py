@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.lab.script_study import script_study
@@ -33,18 +31,6 @@ def test_an_argument_is_set_whether_it_was_there_or_not() -> None:
         assert with_argument(before.split(), "--b", level) == after.split()
 
 
-words = st.text("abc-=1.", max_size=6)
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.lists(words, max_size=8), st.integers(0, 99), st.integers(0, 99))
-def test_the_last_level_set_is_the_one_that_holds(
-    before: list[str], first: int, second: int
-) -> None:
-    once = with_argument(before, "--level", first)
-    assert with_argument(once, "--level", second) == with_argument(before, "--level", second)
-
-
 def test_seeds_go_to_the_scripts_own_option_and_levels_to_theirs() -> None:
     script = ScriptSpec(path="t.py", arguments=("--lr", "1"), seed_argument="--seed")
     levels = {"batch-size": 16, "env.OMP_NUM_THREADS": 2}
@@ -54,34 +40,30 @@ def test_seeds_go_to_the_scripts_own_option_and_levels_to_theirs() -> None:
     assert given_seed.arguments_for({}, 3) == ("--seed", "7")
 
 
-def test_the_option_for_the_seed_is_found_in_the_text() -> None:
+def test_the_option_for_the_seed_is_found_in_the_text_and_goes_with_one_seed_only(
+    tmp_path: Path,
+) -> None:
     assert seed_argument_of('parser.add_argument("--seed", type=int)') == "--seed"
     assert seed_argument_of("parser.add_argument('--random-seed')") == "--random-seed"
     assert seed_argument_of("torch.manual_seed(1)") is None
+    path = tmp_path / "t.py"
+    path.write_text("parser.add_argument('--seed')")
+    assert script_study(path, ["--seed", "3"]).script is not None
+    with pytest.raises(SpecError, match="--seed: is among the script's arguments"):
+        script_study(path, ["--seed=3"], seeds=(1, 2))
 
 
-def test_a_pattern_has_one_group(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text("")
-    for pattern in ("no group", "(two) (groups)", "(unclosed"):
-        with pytest.raises(SpecError, match="metrics"):
-            script_study(tmp_path / "t.py", metrics={"accuracy": pattern})
-
-
-def test_what_is_no_script_is_refused_in_a_line(tmp_path: Path) -> None:
+def test_what_is_no_script_or_no_pattern_is_refused_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "t.py"
     for text, told in ((None, "no such file"), ("def f(:\n", "no Python"), ("\0", "no Python")):
         if text is not None:
             path.write_text(text)
         with pytest.raises(SpecError, match=told):
             script_study(path)
-
-
-def test_a_seed_among_the_arguments_goes_with_one_seed_only(tmp_path: Path) -> None:
-    path = tmp_path / "t.py"
-    path.write_text("parser.add_argument('--seed')")
-    assert script_study(path, ["--seed", "3"]).script is not None
-    with pytest.raises(SpecError, match="--seed: is among the script's arguments"):
-        script_study(path, ["--seed=3"], seeds=(1, 2))
+    path.write_text("")
+    for pattern in ("no group", "(two) (groups)", "(unclosed"):
+        with pytest.raises(SpecError, match="metrics"):
+            script_study(path, metrics={"accuracy": pattern})
 
 
 def test_metrics_are_found_in_lines_however_they_are_written() -> None:
@@ -123,15 +105,14 @@ parser.add_argument("--epochs")
 """
 
 
-def test_a_factor_that_is_an_option_misspelt_is_noticed() -> None:
+def test_a_factor_that_is_an_option_misspelt_is_refused_before_the_script_runs(
+    tmp_path: Path,
+) -> None:
     meant = {"batchsize": "batch-size", "batch_size": "batch-size", "epocs": "epochs"}
     # What an option begins with, one of another file's, argparse.BooleanOptionalAction, and others.
     names = ("batch-size", "batch", "lrf", "no-shuffle", "env.OMP_NUM_THREADS", "-b", "momentum")
     for name in (*meant, *names):
         assert misspelt_option(name, OPTIONS) == meant.get(name), name
-
-
-def test_a_misspelt_factor_is_refused_before_the_script_runs(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OPTIONS)
     told = "--vary batchsize: the script has no option --batchsize; did you mean batch-size?"
     with pytest.raises(SpecError, match=re.escape(told)):

@@ -2,7 +2,6 @@
 what they differentiated, and the parts of their time add up."""
 
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -42,13 +41,12 @@ class Watched:
         return self.folder.watched.read()
 
 
-def watch(path: Path, arguments: list[str], place: Path, processes: int = 1) -> Watched:
+def watch(shape: str, epochs: int, place: Path) -> Watched:
     """Runs the script as a learn trial does."""
     place.mkdir()
-    script = ScriptSpec(
-        path=str(path), arguments=tuple(arguments), folder=str(place), processes=processes
-    )
-    trial = Trial(id="learn-seed1", workload=path.name, seed=1, settings=TrainSpec())
+    path, processes = str(SHAPES[shape]), 2 if shape == "ddp" else 1
+    script = ScriptSpec(path=path, arguments=(str(epochs),), folder=str(place), processes=processes)
+    trial = Trial(id="learn-seed1", workload=shape, seed=1, settings=TrainSpec())
     folder = TrialFolder(place / "trial")
     folder.path.mkdir()
     start_s = time.monotonic()
@@ -60,31 +58,22 @@ def watch(path: Path, arguments: list[str], place: Path, processes: int = 1) -> 
         process.wait()
     finally:
         process.close()
+    assert told["ended"] == "done", told
     return Watched(told, folder, wall_s)
 
 
-def run_alone(path: Path, arguments: list[str], place: Path, processes: int) -> None:
-    place.mkdir()
-    python = [sys.executable]
-    if processes > 1:
-        python += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    done = subprocess.run(
-        [*python, str(path), *arguments],
-        cwd=place,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def losses_in(printed: str, word: str = "loss") -> list[float]:
+    lines = (line.split() for line in printed.splitlines())
+    return [float(words[1]) for words in lines if len(words) == 2 and words[0] == word]
 
 
-def floats(path: Path) -> list[float]:
-    return [float(line) for line in path.read_text().splitlines()]
-
-
-def skip_what_cannot_run(shape: str) -> None:
+@pytest.fixture(autouse=True)
+def alike(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs, on one thread of the CPU; what cannot run is left out."""
+    for name, value in {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    shape = getattr(request.node, "callspec", None) and request.node.callspec.params["shape"]
     for package in NEEDS.get(shape, []):
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
@@ -93,52 +82,43 @@ def skip_what_cannot_run(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_script_computes_the_same_watched_or_not(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_what_cannot_run(shape)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    processes = 2 if shape == "ddp" else 1
-    length = ["--steps" if shape == "lstm_regression" else "--epochs", "1"]
-
-    def arguments(name: str) -> list[str]:
-        return [*length, "--seed", "1", "--losses", str(tmp_path / name)]
-
-    run_alone(SHAPES[shape], arguments("alone.txt"), tmp_path / "alone", processes)
-    watched = watch(SHAPES[shape], arguments("watched.txt"), tmp_path / "watched", processes)
-    assert watched.told["ended"] == "done", watched.told
-    losses = floats(tmp_path / "alone.txt")
+def test_a_script_computes_the_same_watched_or_not(shape: str, tmp_path: Path) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [sys.executable, *(torchrun if shape == "ddp" else ()), str(SHAPES[shape]), "1"]
+    (tmp_path / "alone").mkdir()
+    alone = subprocess.run(
+        command, cwd=tmp_path / "alone", capture_output=True, text=True, timeout=300
+    )
+    assert alone.returncode == 0, alone.stdout + alone.stderr
+    watched = watch(shape, 1, tmp_path / "watched")
+    printed, record = watched.folder.output_file.read_text(), watched.record
+    losses = losses_in(alone.stdout)
     assert len(losses) >= 20
     assert all(map(math.isfinite, losses))
-    assert floats(tmp_path / "watched.txt") == losses
-    record = watched.record
+    assert losses_in(printed) == losses
     assert record.losses == losses
     # Of a short script a second of Python's own beginning and end is much.
     allowed_s = max(ADDS_UP_WITHIN * watched.wall_s, 0.3)
-    if processes == 1:  # torchrun takes seconds itself
+    if shape != "ddp":  # torchrun takes seconds itself
         assert abs(sum(record.parts_s.values()) - watched.wall_s) < allowed_s
     assert sum(record.parts_s.values()) == pytest.approx(record.wall_s)
     assert record.overhead_s > 0  # its bounds are in benchmarks/watching.py
-    if processes == 2:
+    if shape == "ddp":
         other = watched.folder.watched_by(1).read()
         assert other.rank == 1
-        assert other.losses == floats(tmp_path / "watched.txt.rank1")
+        assert other.losses == losses_in(printed, "loss1") == losses_in(alone.stdout, "loss1")
 
 
 STEPS = {"gan": 3, "lstm_regression": 20}
 """Backward passes of a step, where it is not one."""
 WITHOUT_DATA = {"lstm_regression"}
+ORDERS = {"mnist": ("in order", True), "gan": ("shuffled", False)}
+"""Loaders are seen by what they give."""
 
 
 @pytest.mark.parametrize("shape", [name for name in SHAPES if name not in ("ddp", "compiled")])
-def test_what_is_seen_of_a_script(
-    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    skip_what_cannot_run(shape)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    length = ["--steps" if shape == "lstm_regression" else "--epochs", "2"]
-    watched = watch(SHAPES[shape], [*length, "--seed", "1"], tmp_path / "watched")
+def test_what_is_seen_of_a_script(shape: str, tmp_path: Path) -> None:
+    watched = watch(shape, 2, tmp_path / "watched")
     record, curve = watched.record, watched.folder.curve()
     assert record.num_backward == record.num_steps * STEPS.get(shape, 1)
     steps = [line for line in curve if line["kind"] == "step"]
@@ -149,21 +129,9 @@ def test_what_is_seen_of_a_script(
     first = [line["train/loss"] for line in steps if line["epoch"] == 1]
     assert epochs[0]["train/loss"] == pytest.approx(fmean(first))
     assert record.num_evaluation_passes > 0
-    assert record.parts_s["evaluation"] > 0
-    assert {"forward", "backward", "startup"} <= record.parts_s.keys()
+    assert {"forward", "backward", "startup", "evaluation", "optimizer"} <= record.parts_s.keys()
     assert ("data" in record.parts_s) == (shape not in WITHOUT_DATA)
-    assert "optimizer" in record.parts_s
     trained_on = [loader for loader in record.loaders if loader.is_trained_on]
     assert len(trained_on) == (0 if shape in WITHOUT_DATA else 1)
-
-
-def test_a_loader_that_does_not_shuffle_is_seen_by_what_it_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    orders = {}
-    for shape in ("mnist", "gan"):
-        watched = watch(SHAPES[shape], ["--epochs", "2", "--seed", "1"], tmp_path / shape)
-        (loader,) = (one for one in watched.record.loaders if one.is_trained_on)
-        orders[shape] = loader.order, loader.begins_alike
-    assert orders == {"mnist": ("in order", True), "gan": ("shuffled", False)}
+    if shape in ORDERS:
+        assert (trained_on[0].order, trained_on[0].begins_alike) == ORDERS[shape]

@@ -6,10 +6,10 @@ import io
 import math
 import pickle
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache, partial
 from itertools import islice
 from typing import Any
 
@@ -21,11 +21,10 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn.functional import cross_entropy
 from torch.nn.modules import module as modules
 from torch.optim import Optimizer
-from torch.optim import optimizer as optimizers
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from own_loop import state_of_torch
 from trainlab.watching import tracer as tracing
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE
 from trainlab.watching.timeline import DATA, EVALUATION, FORWARD, LOSS, OTHER, PARTS
@@ -238,7 +237,9 @@ def ahead(depth: int = 2) -> None:
                 model(one)
 
 
+@cache
 def traced(loop: Callable[[], None], *, is_sampled: bool = True) -> Tracer:
+    """Once for all that read it."""
     torch.manual_seed(1)
     tracer = Tracer()
     tracer.is_sampled = is_sampled
@@ -455,108 +456,64 @@ def test_tensors_updated_by_hand_make_a_step_for_each_backward_pass(
         assert [list(tracer.log.losses_of(number)) for number in range(7)] == [["train/loss"]] * 7
 
 
-def test_loaders_that_follow_one_another_go_on_counting_epochs() -> None:
-    def folds() -> None:
-        """As of a cross-validation."""
-        for _ in range(3):
-            model, loader = net(), DataLoader(samples(8), batch_size=4)
-            optimizer = sgd(model)
-            for _ in range(2):
-                for one, _ in loader:
-                    step(model, optimizer, one)
-
-    def tasks() -> None:
-        """Side by side."""
-        model = net()
+def folds() -> None:
+    """As of a cross-validation."""
+    for _ in range(3):
+        model, loader = net(), DataLoader(samples(8), batch_size=4)
         optimizer = sgd(model)
-        first, second = (DataLoader(samples(8), batch_size=4) for _ in range(2))
-        for _ in range(3):
-            others = iter(second)
-            for one, _ in first:
+        for _ in range(2):
+            for one, _ in loader:
                 step(model, optimizer, one)
-                step(model, optimizer, next(others)[0])
 
+
+def tasks() -> None:
+    """Side by side."""
+    model = net()
+    optimizer = sgd(model)
+    first, second = (DataLoader(samples(8), batch_size=4) for _ in range(2))
+    for _ in range(3):
+        others = iter(second)
+        for one, _ in first:
+            step(model, optimizer, one)
+            step(model, optimizer, next(others)[0])
+
+
+def made_anew() -> None:
+    """For every pass over the same data, and for every test."""
+    model, data = net(), samples(12)
+    optimizer = sgd(model)
+    for _ in range(3):
+        for one, _ in DataLoader(data, batch_size=4, shuffle=True):
+            step(model, optimizer, one)
+        with torch.no_grad():
+            for one, _ in DataLoader(data, batch_size=4, shuffle=True):
+                model(one)
+
+
+def test_loaders_that_follow_one_another_go_on_counting_epochs() -> None:
     assert list(traced(folds).log.epochs) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
     assert list(traced(tasks).log.epochs) == [1] * 4 + [2] * 4 + [3] * 4
-
-
-def test_loaders_made_anew_for_every_pass_make_no_other_epochs() -> None:
-    def anew() -> None:
-        model, data = net(), samples(12)
-        optimizer = sgd(model)
-        for _ in range(3):
-            for one, _ in DataLoader(data, batch_size=4, shuffle=True):
-                step(model, optimizer, one)
-            with torch.no_grad():
-                for one, _ in DataLoader(data, batch_size=4, shuffle=True):
-                    model(one)
-
-    assert sorted(set(traced(anew).log.epochs)) == [1, 2, 3]
+    assert list(traced(made_anew).log.epochs) == [1] * 3 + [2] * 3 + [3] * 3
 
 
 def test_batches_that_are_read_ahead_are_counted_when_they_are_trained_on() -> None:
     for depth in (1, 2):
-        log = traced(lambda depth=depth: ahead(depth)).log
+        log = traced(partial(ahead, depth)).log
         assert [log.samples[place] for place in (51, 103, 155)] == [103, 206, 309]
         assert list(log.epochs) == [1] * 52 + [2] * 52 + [3] * 52
 
 
-class Broken(Dataset[Any]):
-    """Cannot read its last sample."""
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, index: int) -> Tensor:
-        if index == 39:
-            raise OSError("cannot be read")
-        return torch.ones(4)
-
-
-def test_a_loader_that_raises_has_not_run_out() -> None:
-    def loop() -> None:
-        model = net()
-        optimizer = sgd(model)
-        with suppress(OSError):
-            for one in DataLoader(Broken()):
-                step(model, optimizer, one)
-
-    for is_sampled in (False, True):
-        tracer = traced(loop, is_sampled=is_sampled)
-        assert (tracer.num_steps, tracer.log.loaders[0].has_run_out) == (39, False)
-
-
 def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
-    """Both were made before; the first one lives on."""
+    def switching() -> None:
+        """Both were made before; the first one lives on."""
+        model = net()
+        first, second = sgd(model), torch.optim.Adam(model.parameters())
+        for number in range(150):
+            step(model, first if number < 50 else second)
 
-    def switching(*numbers: int) -> Tracer:
-        def loop() -> None:
-            model = net()
-            both = sgd(model), torch.optim.Adam(model.parameters())
-            for place, number in enumerate(numbers):
-                for _ in range(number):
-                    step(model, both[place % 2])
-
-        return traced(loop)
-
-    tracer = switching(50, 100)
+    tracer = traced(switching)
     assert tracer.num_steps == 130  # some pass until it is known
     assert [one.num_steps for one in tracer.log.optimizers] == [50, 100]
-    assert switching(50, 15, 60, 15, 50).num_steps == 160
-
-
-def state_of_torch() -> list[Any]:
-    """All that hooks could change."""
-    return [
-        dict(modules._global_forward_pre_hooks),
-        dict(modules._global_forward_hooks),
-        [one for one in warnings.filters if "global hooks" in str(one[1])],
-        dict(optimizers._global_optimizer_pre_hooks),
-        dict(optimizers._global_optimizer_post_hooks),
-        *(torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale),
-        *(Optimizer.zero_grad, Optimizer.__init__, nn.Module.zero_grad, nn.Module.eval),
-        *(DataLoader.__iter__, _BaseDataLoaderIter.__next__, Tensor.__dict__.get("to")),
-    ]
 
 
 def test_torch_is_as_before_once_the_tracer_is_closed() -> None:
@@ -611,36 +568,33 @@ def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
     assert set(looking.hooks) == {0}
 
 
-def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:
+@pytest.mark.parametrize("with_backward", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_torch_compiles_depends_on_nothing_of_ours(with_backward: bool) -> None:
     """Else it would compile anew each time that more or less is seen."""
-    for with_backward in (False, True):
-        model = net()
-        optimizer, compiled = sgd(model), CompileCounter()
+    model = net()
+    optimizer, compiled = sgd(model), CompileCounter()
 
-        def go_back(model: nn.Module = model) -> None:
-            model(torch.ones(2, 4)).mean().backward()
+    def go_back() -> None:
+        model(torch.ones(2, 4)).mean().backward()
 
-        def update(
-            optimizer: Optimizer = optimizer,
-            go_back: Callable[[], None] | None = go_back if with_backward else None,
-        ) -> None:
-            if go_back is not None:
+    def update() -> None:
+        if with_backward:
+            go_back()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    compiled_update = torch.compile(update, backend=compiled)
+    tracer = Tracer()
+    nums: list[int] = []
+    for level in (WHOLE, COUNTS, WHOLE, LIGHT, COUNTS, WHOLE):
+        tracer.hooks.see(level)
+        for _ in range(2):
+            if not with_backward:
                 go_back()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        compiled_update = torch.compile(update, backend=compiled)
-        tracer = Tracer()
-        nums: list[int] = []
-        for level in (WHOLE, COUNTS, WHOLE, LIGHT, COUNTS, WHOLE):
-            tracer.hooks.see(level)
-            for _ in range(2):
-                if not with_backward:
-                    go_back()
-                compiled_update()
-            nums.append(compiled.frame_count)
-        tracer.close()
-        assert nums[0] > 0
-        # But for a function of ours that torch meets on its way, when steps are first counted.
-        assert nums[1] <= nums[0] + with_backward
-        assert nums[1:] == [nums[1]] * 5
+            compiled_update()
+        nums.append(compiled.frame_count)
+    tracer.close()
+    assert nums[0] > 0
+    # But for a function of ours that torch meets on its way, when steps are first counted.
+    assert nums[1] <= nums[0] + with_backward
+    assert nums[1:] == [nums[1]] * 5

@@ -1,14 +1,13 @@
 """Sine waves continued by two LSTM cells, trained with L-BFGS on all data at once."""
 
-import argparse
-from pathlib import Path
+import sys
 
 import torch
 from torch import nn, optim
 
 
 class Sequence(nn.Module):
-    def __init__(self, hidden):
+    def __init__(self, hidden=24):
         super().__init__()
         self.hidden = hidden
         self.lstm1 = nn.LSTMCell(1, hidden)
@@ -16,60 +15,34 @@ class Sequence(nn.Module):
         self.linear = nn.Linear(hidden, 1)
 
     def forward(self, inputs, future=0):
-        outputs = []
-        h1, c1, h2, c2 = (
-            torch.zeros(inputs.size(0), self.hidden, dtype=inputs.dtype) for _ in range(4)
-        )
-        for step in inputs.split(1, dim=1):
+        outputs, steps = [], inputs.split(1, dim=1)
+        h1, c1, h2, c2 = inputs.new_zeros(4, inputs.size(0), self.hidden)
+        for number in range(len(steps) + future):
+            step = steps[number] if number < len(steps) else outputs[-1]
             h1, c1 = self.lstm1(step, (h1, c1))
-            h2, c2 = self.lstm2(h1, (h2, c2))
-            outputs.append(self.linear(h2))
-        for _ in range(future):
-            h1, c1 = self.lstm1(outputs[-1], (h1, c1))
             h2, c2 = self.lstm2(h1, (h2, c2))
             outputs.append(self.linear(h2))
         return torch.cat(outputs, dim=1)
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Predict the future of sine waves")
-    parser.add_argument("--steps", type=int, default=5, help="updates, each of many evaluations")
-    parser.add_argument("--hidden", type=int, default=24)
-    parser.add_argument("--length", type=int, default=30)
-    parser.add_argument("--lr", type=float, default=0.8)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--losses", help="write every training loss to this file")
-    args = parser.parse_args()
-
-    torch.manual_seed(args.seed)
-    shifts = torch.randint(-40, 40, (20, 1)).double()
-    waves = torch.sin((torch.arange(args.length).double() + shifts) / 5)
-    inputs, target = waves[3:, :-1], waves[3:, 1:]
-    test_inputs, test_target = waves[:3, :-1], waves[:3, 1:]
-
-    model = Sequence(args.hidden).double()
-    criterion = nn.MSELoss()
-    optimizer = optim.LBFGS(model.parameters(), lr=args.lr)
-    losses = []
-    for step in range(args.steps):
-        print("STEP:", step)
-
-        def closure():
-            optimizer.zero_grad()
-            loss = criterion(model(inputs), target)
-            print("loss:", loss.item())
-            losses.append(loss.item())
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-        with torch.no_grad():
-            future = 20
-            predicted = model(test_inputs, future=future)
-            print("test loss:", criterion(predicted[:, :-future], test_target).item())
-    if args.losses:
-        Path(args.losses).write_text("".join(f"{loss!r}\n" for loss in losses))
+torch.manual_seed(1)
+shifts = torch.randint(-40, 40, (20, 1)).double()
+waves = torch.sin((torch.arange(30).double() + shifts) / 5)
+model = Sequence().double()
+criterion = nn.MSELoss()
+optimizer = optim.LBFGS(model.parameters(), lr=0.8)
 
 
-if __name__ == "__main__":
-    main()
+def closure():
+    optimizer.zero_grad()
+    loss = criterion(model(waves[3:, :-1]), waves[3:, 1:])
+    print("loss", loss.item())
+    loss.backward()
+    return loss
+
+
+for _ in range(int(sys.argv[1])):
+    optimizer.step(closure)
+    with torch.no_grad():
+        predicted = model(waves[:3, :-1], future=20)
+        print("test loss:", criterion(predicted[:, :-20], waves[:3, 1:]).item())
