@@ -24,10 +24,13 @@ from trainlab.workloads.workload import Workload
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="needs a C++ compiler"
 )
+compiles = [needs_compiler, pytest.mark.slow]
 engines = pytest.mark.parametrize(
     "engine",
     [
-        pytest.param(engine, id=name, marks=[needs_compiler] if name == "compiled" else [])
+        pytest.param(
+            engine, id=name, marks=[needs_compiler, pytest.mark.slow] if name == "compiled" else []
+        )
         for name, engine in ENGINES.items()
     ],
 )
@@ -43,15 +46,11 @@ def trained(engine: Engine, setup: HomedSetup) -> Member:
     return one
 
 
-def test_every_engine_can_be_asked_for_by_its_name() -> None:
+def test_every_engine_can_be_asked_for_by_its_name_and_plans_know_what_it_shows() -> None:
     assert set(choices_of(TrainSpec, "engine")) == {"auto", *ENGINES}
     assert all(name == engine.name for name, engine in ENGINES.items())
-
-
-def test_plans_know_which_engines_can_only_be_timed_whole() -> None:
-    whole = {
-        name for name, one in ENGINES.items() if GRAINS.index(one.shows) < GRAINS.index("phase")
-    }
+    phase = GRAINS.index("phase")
+    whole = {name for name, one in ENGINES.items() if GRAINS.index(one.shows) < phase}
     assert whole == TIMED_WHOLE
 
 
@@ -153,49 +152,37 @@ def test_one_step_by_itself_is_an_update_and_a_pass_is_none(
 
 class ByPhase(Instrument):
     def __init__(self) -> None:
-        self.seen: list[str] = []
+        self.phases: list[str] = []
 
     def phase_ends(self, phase: Phase) -> None:
-        self.seen.append(phase)
+        self.phases.append(phase)
 
 
 class ByStep(Instrument):
     def __init__(self) -> None:
-        self.seen: list[int] = []
+        self.steps: list[int] = []
 
     def step_ends(self, step: int) -> None:
-        self.seen.append(step)
-
-
-class ByBatch(Instrument):
-    def batch_ready(self, inputs: Tensor, targets: Tensor) -> None:
-        pass
+        self.steps.append(step)
 
 
 @engines
 def test_an_engine_shows_the_moments_that_it_says_it_shows(
     engine: Engine, make_setup: MakeSetup
 ) -> None:
-    step, phase = ByStep(), ByPhase()
-    grain = GRAINS.index(engine.shows)
-    shown = [
-        one for one, needs in ((step, "step"), (phase, "phase")) if grain >= GRAINS.index(needs)
-    ]
+    step, phase, grain = ByStep(), ByPhase(), GRAINS.index(engine.shows)
+    needs = {"step": step, "phase": phase}
+    shown = [one for name, one in needs.items() if grain >= GRAINS.index(name)]  # type: ignore[arg-type]
     one = member(make_setup(), *shown)
     train(engine.open([one]), [one])
-    if step in shown:
-        assert step.seen == list(range(1, 23))
-    if phase in shown:
-        assert phase.seen[-8:] == [
-            *("data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
-            "optimizer",
-        ]
+    assert step.steps == (list(range(1, 23)) if step in shown else [])
+    order = ["data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward", "optimizer"]
+    assert phase.phases[-8:] == (order if phase in shown else [])
 
 
 def test_the_finest_moment_that_an_instrument_needs_counts() -> None:
-    assert Moments([Instrument()]).grain == "point"
-    assert Moments([Instrument(), ByStep()]).grain == "step"
-    assert Moments([ByStep(), ByBatch()]).grain == "phase"
+    grains = [Moments(some).grain for some in ([Instrument()], [ByStep()], [ByStep(), ByPhase()])]
+    assert grains == ["point", "step", "phase"]
 
 
 def test_where_an_instrument_needs_more_eager_is_used_with_a_note(
@@ -239,7 +226,7 @@ class Sensitive(nn.Module):
 
 
 @pytest.mark.parametrize("model", [CountsCalls, Sensitive])
-@pytest.mark.parametrize("name", ["tuned", pytest.param("compiled", marks=needs_compiler)])
+@pytest.mark.parametrize("name", ["tuned", pytest.param("compiled", marks=compiles)])
 def test_an_engine_leaves_a_model_as_it_was_before_its_first_update(
     name: str, model: type[nn.Module], make_setup: MakeSetup, tiny: Workload
 ) -> None:

@@ -3,9 +3,11 @@
 import dataclasses
 from pathlib import Path
 
+import pytest
 import torch
 
 from trainlab.data.dataset import Dataset, Split
+from trainlab.errors import DataError
 from trainlab.spec import TrainSpec
 from trainlab.train.loader import Loader
 from trainlab.workloads.workload import Workload
@@ -36,6 +38,11 @@ def test_fewer_samples_are_drawn_whole_and_nested(tiny: Workload) -> None:
     assert len(twenty.train.targets.unique()) > 5
     assert twenty.is_subset
     assert twenty.test is load.data("sorted", TrainSpec()).test
+
+
+def test_inputs_and_targets_must_pair_up() -> None:
+    with pytest.raises(DataError, match="3 inputs and 2 targets"):
+        Split(torch.zeros(3, 2), torch.zeros(2))
 
 
 def test_all_samples_are_the_set_itself(tiny: Workload) -> None:

@@ -51,12 +51,3 @@ def test_streamed_data_gives_the_same_losses(make_setup: MakeSetup) -> None:
         finals.append(progress.final)
         assert (batches._ahead is None) is resident
     assert finals[0] == finals[1]
-
-
-def test_rows_that_were_not_announced_are_gathered_on_the_spot(make_setup: MakeSetup) -> None:
-    batches = make_setup().split_batches
-    batches.resident = False
-    announced = batches.epoch(1, 1)
-    other = torch.tensor([5, 3])
-    assert torch.equal(batches.gather(other)[1], batches.gather(torch.tensor([5, 3]))[1])
-    assert len(batches.gather(announced[0])[0]) == len(announced[0])
