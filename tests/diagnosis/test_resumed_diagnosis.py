@@ -12,7 +12,7 @@ def test_a_diagnosis_cut_short_after_measuring_is_answered_when_resumed(tmp_path
     run = measured(tmp_path / "run")
     assert not run.diagnosis.exists()
     outcome = resume_run(run.path)
-    assert outcome.is_diagnosis
+    assert outcome.run.is_diagnosis
     first = run.diagnosis.read().limits[0]
     assert (first.limit, first.verdict) == ("data", "confirmed")
 

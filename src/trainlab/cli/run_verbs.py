@@ -28,7 +28,6 @@ from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of
 from trainlab.lab import Run, drive, open_run, planned, resume_run
 from trainlab.lab.driving import Outcome
-from trainlab.record.run_folder import RunFolder
 from trainlab.resolve import asks_each_device
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
@@ -302,7 +301,7 @@ class ResumeVerb(Reported):
                 budget_s=self.budget,
                 watcher=self.watcher(),
             )
-        if not outcome.is_diagnosis:
+        if not outcome.run.is_diagnosis:
             self.show(outcome)
             return
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
@@ -319,15 +318,13 @@ class CancelVerb(Verb):
         from trainlab.execute.lease import ask_to_stop, holder_of, leased
         from trainlab.execute.planned_run import mark_interrupted
 
-        def is_driven(folder: RunFolder) -> bool:
-            driver = holder_of(folder)
-            return driver is not None and not driver.is_dead
-
-        folder = open_run(self.run)
-        if is_driven(folder):
-            ask_to_stop(folder)
-        deadline_s = time.monotonic() + PATIENCE_S
-        while is_driven(folder) and time.monotonic() < deadline_s:
+        folder, deadline_s, is_asked = open_run(self.run), time.monotonic() + PATIENCE_S, False
+        while (driver := holder_of(folder)) is not None and not driver.is_dead:
+            if not is_asked:
+                ask_to_stop(folder)
+                is_asked = True
+            if time.monotonic() > deadline_s:
+                break
             time.sleep(POLL_S)
         with leased(folder):  # refused where its driver is alive and does not stop
             mark_interrupted(folder)

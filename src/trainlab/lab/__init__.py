@@ -15,7 +15,6 @@ from trainlab.lab.opened import gate as gate
 from trainlab.lab.opened import open_run as open_run
 from trainlab.lab.run_progress import Activity as Activity
 from trainlab.lab.run_progress import Watcher as Watcher
-from trainlab.record.run_folder import check_run
 from trainlab.spec import CostSpec, Question, checked
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.question import checked_question
@@ -55,20 +54,9 @@ def run(
     notebook progress is shown. Trials that fail are records of the run, and a TrialsFailedWarning. For
     example `trainlab.run("fashion-mlp", vary={"lr": [1e-2, 1e-3]}, seeds=5).results()`.
     """
-    question, workloads = _asked(workload, vary, seeds, design, profile, options)
-    outcome = drive(
-        question,
-        out=None if out is None else Path(out),
-        many=many,
-        budget_s=budget_s,
-        trial_timeout_s=trial_timeout_s,
-        on=on,
-        jobs=jobs,
-        workloads=workloads,
-        instruments=instruments,
-        watcher=session_watcher(),
-    )
-    return _told(outcome)
+    asked = _asked(workload, vary, seeds, design, profile, options)
+    limits: dict[str, Any] = {"budget_s": budget_s, "trial_timeout_s": trial_timeout_s}
+    return _answered(asked, out, many=many, on=on, jobs=jobs, instruments=instruments, **limits)
 
 
 def profile(
@@ -90,16 +78,8 @@ def profile(
     settings = {name: value for name, value in options.items() if name not in given}
     cost = checked(CostSpec, given, "profile")
     fields = {"learn": False, "cost": cost, "margins": cost_margins(cost)}
-    question, workloads = _asked(workload, vary, 1, "grid", False, settings | fields)
-    outcome = drive(
-        question,
-        out=None if out is None else Path(out),
-        trial_timeout_s=trial_timeout_s,
-        on=on,
-        workloads=workloads,
-        watcher=session_watcher(),
-    )
-    return _told(outcome)
+    asked = _asked(workload, vary, 1, "grid", False, settings | fields)
+    return _answered(asked, out, trial_timeout_s=trial_timeout_s, on=on)
 
 
 def resume_run(
@@ -116,26 +96,27 @@ def resume_run(
     drives the run; WorkloadError where the user's own workload file is not what it was, unless
     `allow_changed`.
     """
-    check_run(path)
-    run = Run(path)
-    study = run.study().to_study(str(run.study_file))
-    stage = None
-    if study.script is not None and study.script.diagnosis is not None:
-        from trainlab.lab.script_study import DiagnosisStage
+    run = open_run(path)
+    asked: dict[str, Any] = {"allow_changed": allow_changed, "budget_s": budget_s}
+    asked["watcher"] = watcher
+    if not run.is_diagnosis:
+        return go_on(run, **asked)
+    from trainlab.lab.script_study import DiagnosisStage
 
-        stage = DiagnosisStage(study)
-    next_stage = None if stage is None else stage.groups
-    outcome = go_on(
-        run, next_stage, allow_changed=allow_changed, budget_s=budget_s, watcher=watcher
-    )
-    if stage is not None:
-        stage.written(outcome)
+    stage = DiagnosisStage(run.study().to_study(str(run.study_file)))
+    outcome = go_on(run, stage.groups, **asked)
+    stage.written(outcome)
     return outcome
 
 
-def _told(outcome: Outcome) -> Run:
+def _answered(
+    asked: "tuple[Question, dict[str, Workload]]", out: Path | str | None, **placed: Any
+) -> Run:
     """The run, with a warning for each way in which trials failed: nobody must have to look for it in the
     records."""
+    question, workloads = asked
+    folder = None if out is None else Path(out)
+    outcome = drive(question, out=folder, workloads=workloads, watcher=session_watcher(), **placed)
     run = outcome.complete_run()
     trials, failed = run.evidence().trials, dict[str, list[str]]()
     for trial in trials:
@@ -174,18 +155,11 @@ def _asked(
         workloads[name], workload = workload, name
     elif isinstance(workload, str):
         workload = with_name(workload)
-    values = {
-        **fields,
-        "workload": workload,
-        "settings": settings,
-        "vary": {name: _levels(levels) for name, levels in (vary or {}).items()},
-        "seeds": seeds if isinstance(seeds, int) else tuple(seeds),
-        "design": design,
-    }
-    return checked_question(values), workloads
-
-
-def _levels(values: Any) -> Any:
-    """Any series as a tuple; a single value stays as it is, for the check to say what is wrong with it."""
-    is_series = isinstance(values, Iterable) and not isinstance(values, str | Mapping)
-    return tuple(values) if is_series else values
+    varied: dict[str, Any] = dict(vary or {})
+    for name, levels in varied.items():
+        # A single value stays as it is, for the check to say what is wrong with it.
+        if isinstance(levels, Iterable) and not isinstance(levels, str | Mapping):
+            varied[name] = tuple(levels)
+    given = {"workload": workload, "settings": settings, "vary": varied, "design": design}
+    seeds = seeds if isinstance(seeds, int) else tuple(seeds)
+    return checked_question({**fields, **given, "seeds": seeds}), workloads

@@ -42,12 +42,6 @@ class Outcome:
     run: Run
     was_interrupted: bool
 
-    @property
-    def is_diagnosis(self) -> bool:
-        """Whether it was to say what limits a script."""
-        script = self.run.study().to_study(str(self.run.study_file)).script
-        return script is not None and script.diagnosis is not None
-
     def complete_run(self) -> Run:
         """The run; KeyboardInterrupt where it was cut short."""
         if self.was_interrupted:

@@ -36,6 +36,12 @@ class Run(RunFolder):
             self._evidence = gather(self)
         return self._evidence
 
+    @property
+    def is_diagnosis(self) -> bool:
+        """Whether it is to say what limits a script."""
+        script = self.study().to_study(str(self.study_file)).script
+        return script is not None and script.diagnosis is not None
+
     def results(self) -> "pd.DataFrame":
         """One row per trial: levels, seed, state, final metrics, time, cost."""
         from trainlab.analysis.results import trial_table
@@ -174,20 +180,11 @@ def gate(
     """
     from trainlab.analysis.gate import gate_of
 
-    ours, theirs = _as_run(run), _as_run(against)
+    ours, theirs = (
+        one if isinstance(one, Run) else open_run(one.path if isinstance(one, RunFolder) else one)
+        for one in (run, against)
+    )
     if ours.path.resolve() == theirs.path.resolve():
         raise RecordError(f"{ours.path}: is compared with itself; name two run folders")
-    return gate_of(
-        ours.evidence(),
-        theirs.evidence(),
-        slower=slower,
-        worse=worse,
-        mode=mode,
-        any_host=any_host,
-    )
-
-
-def _as_run(run: RunFolder | Path | str) -> Run:
-    if isinstance(run, Run):
-        return run
-    return open_run(run.path if isinstance(run, RunFolder) else run)
+    a, b = ours.evidence(), theirs.evidence()
+    return gate_of(a, b, slower=slower, worse=worse, mode=mode, any_host=any_host)

@@ -284,7 +284,7 @@ def trial_label(trial: TrialRecord, words: Words, *, is_study: bool) -> str:
     mode = words.mode(trial.mode or "")
     name = f"{trial.cell} {mode}" if is_study else mode
     name = words("trial_again", name=name) if trial.again else name
-    return words("trial_measured", name=name, watch=watch_text(trial, words))
+    return words("trial_measured", name=name, watch=words(f"watch_{trial.watch or 'steps'}"))
 
 
 def group_label(trials: Sequence[TrialRecord], words: Words, *, is_study: bool) -> str:
@@ -296,12 +296,7 @@ def group_label(trials: Sequence[TrialRecord], words: Words, *, is_study: bool) 
     if others and first.kind == "learn":
         return words("trained_together", number=len(trials))
     name = trial_label(first, words, is_study=is_study)
-    return words.listed([name, *(watch_text(other, words) for other in others)])
-
-
-def watch_text(trial: TrialRecord, words: Words) -> str:
-    """What is measured in a cost trial."""
-    return words(f"watch_{trial.watch or 'steps'}")
+    return words.listed([name, *(words(f"watch_{one.watch or 'steps'}") for one in others)])
 
 
 def end_text(trial: TrialRecord, words: Words) -> str:
@@ -324,9 +319,8 @@ def metric_texts(metrics: Mapping[str, float | None], words: Words) -> list[str]
     for name, value in metrics.items():
         key = f"short_{name.replace('/', '_')}"
         short = words(key) if key in WORDS else name.replace("/", " ")
-        texts.append(
-            f"{short} {words('not_finite') if value is None else metric_value(name, value)}"
-        )
+        shown = words("not_finite") if value is None else metric_value(name, value)
+        texts.append(f"{short} {shown}")
     return texts
 
 
@@ -433,9 +427,7 @@ def overview_json(progress: RunProgress, path: str) -> dict[str, Any]:
         "running": [
             {
                 "trials": list(ids),
-                "share": group.last and group.last.share,
-                "epoch": group.last and group.last.epoch,
-                "num_epochs": group.last and group.last.num_epochs,
+                **{n: getattr(group.last, n, None) for n in ("share", "epoch", "num_epochs")},
                 "elapsed_s": max(0.0, progress.now_s - group.since_s),
             }
             for ids, group in progress.running.items()
