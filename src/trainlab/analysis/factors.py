@@ -337,13 +337,10 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Pattern]:
 
 def _series(evidence: Evidence, cells: Sequence[Cell]) -> Iterator[tuple[str, dict[float, Cell]]]:
     """By factor and reference: the cells by level, the lowest that ran first, each level once."""
-    grouped: dict[tuple[str, str], list[Contrast]] = {}
-    for pair in against_references(cells):
-        if pair.levels != (None, None):
-            grouped.setdefault((pair.factor, pair.reference.id), []).append(pair)
-    for (factor, _), pairs in grouped.items():
+    pairs = (pair for pair in against_references(cells) if pair.levels != (None, None))
+    for (factor, _), some in grouped(pairs, lambda one: (one.factor, one.reference.id)).items():
         by_level: dict[float, Cell] = {}
-        for cell in (pairs[0].reference, *(pair.other for pair in pairs)):
+        for cell in (some[0].reference, *(pair.other for pair in some)):
             level = evidence.level_that_ran(cell, factor)
             if isinstance(level, bool) or not isinstance(level, int | float):
                 break

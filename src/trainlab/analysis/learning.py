@@ -86,7 +86,7 @@ def best_findings(
 ) -> Iterator[Finding]:
     """Of the cells none of whose seeds diverged, all compared with each other as one family. What
     the effects on the metric call different is not called the same here."""
-    table = every.of_rows(metrics.never_diverged(evidence, every))
+    table = metrics.without_divergence(evidence, every)
     if len(table.cells) < 2:
         return
     cells = [cell.id for cell in table.cells]
@@ -194,9 +194,8 @@ def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
     ]
 
     def rest(cell: Cell) -> object:
-        return sorted(
-            (name, str(level)) for name, level in cell.levels.items() if name != SEED_PARTS
-        )
+        levels = sorted((name, str(level)) for name, level in cell.levels.items())
+        return [one for one in levels if one[0] != SEED_PARTS]
 
     for cell, part, std, freedom in known:
         ratio, low, high = None, None, None
@@ -267,6 +266,10 @@ def _diverged_text(found: Finding, words: Words) -> str:
     return found.fill(words, "diverged", where=where)
 
 
+def _epochs(epoch: float | None, words: Words) -> str:
+    return words("never") if epoch is None else words.counted("one_epoch", "epochs", epoch)
+
+
 DIVERGED = Kind("diverged", "learning", rank=2, statement=_diverged_text)
 """Trials of a cell whose loss stopped being finite, or exploded: in training at the median step, or on the
 test set alone."""
@@ -300,10 +303,6 @@ TIME_DIFFERENCE = Kind(
 )
 """Whether a change of one factor makes the target be reached earlier, or at all: `p` of the rank sum, by
 permutation; an epoch is None where half of the trials or more never reached it."""
-
-
-def _epochs(epoch: float | None, words: Words) -> str:
-    return words("never") if epoch is None else words.counted("one_epoch", "epochs", epoch)
 
 
 def learn_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -449,11 +448,10 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     keys = dict.fromkeys(key for _, line in lines for key in line if "/" in key)
 
     def metric(key: str, line: Line) -> Entry:
-        if key not in line:
-            return EMPTY  # a script tells a metric when it likes
-        if (known := line[key]) is None:
-            return Entry(words("none_finite"))
-        return Entry(metric_value(key, known), known)
+        # A script tells a metric when it likes.
+        known = line.get(key)
+        none = Entry(words("none_finite")) if key in line else EMPTY
+        return none if known is None else Entry(metric_value(key, known), known)
 
     headings = [words(key) for key in ("seed", "epoch")]
     headings += [*map(words.metric, keys), words("train_s"), words("test_s")]
@@ -473,27 +471,25 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
     """Every epoch of every cell, means over the seeds that reached it; None below two epochs."""
-    by_epoch = {
-        (cell.id, epoch): lines
+    lines = [
+        (cell.id, int(line["epoch"]), line)
         for cell in evidence.cells
-        for epoch, lines in sorted(
-            grouped(
-                (o for one in evidence.learned.get(cell.id, {}).values() for o in one.epochs),
-                lambda line: int(line["epoch"]),
-            ).items()
-        )
-    }
-    if max((epoch for _, epoch in by_epoch), default=0) < 2:
+        for one in evidence.learned.get(cell.id, {}).values()
+        for line in one.epochs
+    ]
+    if max((epoch for _, epoch, _ in lines), default=0) < 2:
         return None
-    keys = dict.fromkeys(k for lines in by_epoch.values() for o in lines for k in o if "/" in k)
+    keys = dict.fromkeys(key for _, _, line in lines for key in line if "/" in key)
+    places = {cell.id: place for place, cell in enumerate(evidence.cells)}
+    lines.sort(key=lambda one: (places[one[0]], one[1]))
     rows: list[list[Entry]] = []
-    for (cell, epoch), lines in by_epoch.items():
-        entries = [Entry(cell), count(epoch), count(len(lines))]
+    for (cell, epoch), some in grouped(lines, lambda one: one[:2]).items():
+        entries = [Entry(cell), count(epoch), count(len(some))]
         for key in keys:
-            known = [float(line[key]) for line in lines if line.get(key) is not None]
+            known = [float(line[key]) for _, _, line in some if line.get(key) is not None]
             over = statistics.fmean(known) if known else None
             entries.append(EMPTY if over is None else Entry(metric_value(key, over), over))
-        seconds = (float(line["train_s"]) + float(line["test_s"]) for line in lines)
+        seconds = (float(line["train_s"]) + float(line["test_s"]) for _, _, line in some)
         rows.append([*entries, number(statistics.fmean(seconds))])
     headings = [words("epoch"), words("seeds"), *map(words.metric, keys), words("epoch_total_s")]
     return table_of(

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from trainlab.analysis.evidence import Evidence, level_of
+from trainlab.analysis.evidence import Evidence, grouped, level_of
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import lower_is_better
@@ -94,8 +94,19 @@ class Contrast:
 
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
-    """Every cell against its reference, then the levels of each factor against each other."""
-    return [*against_references(cells), *_between_levels(cells)]
+    """Every cell against its reference, then the levels of each factor against each other: pairs that
+    differ by one factor and leave its reference out, all else equal."""
+    pairs = against_references(cells)
+    of_levels = (pair for pair in pairs if pair.levels != (None, None))
+    by_reference = grouped(of_levels, lambda pair: (pair.factor, pair.reference.id))
+    between = [
+        _contrast(first.factor, first.other, second.other)
+        for group in by_reference.values()
+        if len(group) < MOST_LEVELS
+        for first, second in combinations(group, 2)
+        if first.other.settings.meaning != second.other.settings.meaning
+    ]
+    return [*pairs, *between]
 
 
 def against_references(cells: Sequence[Cell]) -> list[Contrast]:
@@ -111,7 +122,12 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
         others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
         return [_against_base(cells[0], cell) for cell in others]
     factors = tuple(dict.fromkeys(name for cell in cells for name in cell.levels))
-    coordinates = [_coordinates(cell, factors) for cell in cells]
+    # By the text of levels: 1 and 1.0 are one level, but 1 and true are two.
+    levels = ([level_of(cell, factor) for factor in factors] for cell in cells)
+    coordinates = [
+        tuple(repr(float(level) if type(level) is int else level) for level in of_cell)
+        for of_cell in levels
+    ]
     cell_at = dict(zip(coordinates, cells, strict=True))
     pairs = [
         _contrast(factor, reference, cell)
@@ -125,21 +141,6 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
     return pairs + [_against_base(cells[0], cell) for cell in alone]
 
 
-def _between_levels(cells: Sequence[Cell]) -> list[Contrast]:
-    """The pairs that differ by one factor and leave its reference out, all else equal."""
-    by_reference: dict[tuple[str, str], list[Contrast]] = {}
-    for pair in against_references(cells):
-        if pair.levels != (None, None):
-            by_reference.setdefault((pair.factor, pair.reference.id), []).append(pair)
-    return [
-        _contrast(first.factor, first.other, second.other)
-        for pairs in by_reference.values()
-        if len(pairs) < MOST_LEVELS
-        for first, second in combinations(pairs, 2)
-        if first.other.settings.meaning != second.other.settings.meaning
-    ]
-
-
 def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
     """The cells whose seeds change the same as the first cell's.
 
@@ -147,12 +148,6 @@ def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
     differ by it have no seeds in common to be compared by.
     """
     return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
-
-
-def _coordinates(cell: Cell, factors: Sequence[str]) -> tuple[str, ...]:
-    """The cell's level of every factor, as text: 1 and 1.0 are one level, but 1 and true are two."""
-    levels = (level_of(cell, factor) for factor in factors)
-    return tuple(repr(float(level) if type(level) is int else level) for level in levels)
 
 
 def _contrast(factor: str, reference: Cell, cell: Cell) -> Contrast:
@@ -190,10 +185,6 @@ class MetricTable:
         """The row of each cell, by its id."""
         return {cell.id: row for row, cell in enumerate(self.cells)}
 
-    def of_rows(self, rows: list[int]) -> "MetricTable":
-        """The same for some of its cells."""
-        return replace(self, cells=tuple(self.cells[row] for row in rows), values=self.values[rows])
-
     def compared(self, weights: Floats) -> Family:
         """The contrasts as one family."""
         return compare_cells(self.values, weights, self.looks, self.resolution)
@@ -208,10 +199,9 @@ def metric_table(evidence: Evidence, metric: str) -> MetricTable:
     return MetricTable(metric, cells, values, looks, resolution)
 
 
-def never_diverged(evidence: Evidence, table: MetricTable) -> list[int]:
-    """The rows of the cells all of whose seeds have a value."""
-    return [
-        row
-        for row, cell in enumerate(table.cells)
-        if all(map(math.isfinite, evidence.values(cell.id, table.metric).values()))
-    ]
+def without_divergence(evidence: Evidence, table: MetricTable) -> MetricTable:
+    """Of the cells all of whose seeds have a value."""
+    by_seed = (evidence.values(cell.id, table.metric).values() for cell in table.cells)
+    rows = [row for row, values in enumerate(by_seed) if all(map(math.isfinite, values))]
+    cells = tuple(table.cells[row] for row in rows)
+    return replace(table, cells=cells, values=table.values[rows])

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis.cost import cost_findings
-from trainlab.analysis.document import Listing, Section, Table
+from trainlab.analysis.document import Listing, Section
 from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
 from trainlab.analysis.factors import EFFECTS
 from trainlab.analysis.finding import CAUSES, Finding, Kind, RunData, num_seeds
@@ -154,7 +154,13 @@ LONGEST_ERROR = 2000
 def trouble_section(data: RunData, words: Words) -> Section | None:
     """Trials that did not end well, and what is damaged; None where there is nothing of either."""
     not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
-    damaged = [damaged_table(data.evidence.damaged, words)] if data.evidence.damaged else []
+    # What is left out, and why.
+    lost: list[Field[Damage]] = [
+        name(words("trial"), lambda damage: damage.trial or ""),
+        name(words("what_happened"), lambda damage: error_line(damage.reason, words.lang)),
+    ]
+    left_out, caption = data.evidence.damaged, words("damaged_table")
+    damaged = [table_of(caption, lost, left_out, num_shown=MOST_TRIALS)] if left_out else []
     if not not_done:
         return Section("trouble", words("trouble"), tuple(damaged)) if damaged else None
     semicolon = words("list_semicolon")
@@ -173,20 +179,15 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
         is_sortable=True,
     )
     errors = {t.error.traceback: t for t in not_done if t.error is not None and t.error.traceback}
-    listings = (
-        Listing(words("traceback", trial=trial.id), _end(trace))
+    listings = [
+        # The end of a long traceback: what failed is named there.
+        Listing(
+            words("traceback", trial=trial.id),
+            trace if len(trace) <= LONGEST_ERROR else f"…{trace[-LONGEST_ERROR:]}",
+        )
         for trace, trial in list(errors.items())[:MOST_ERRORS]
-    )
-    return Section("trouble", words("trouble"), (*damaged, table, *listings))
-
-
-def damaged_table(damaged: Sequence[Damage], words: Words) -> Table:
-    """What is left out, and why."""
-    fields: list[Field[Damage]] = [
-        name(words("trial"), lambda damage: damage.trial or ""),
-        name(words("what_happened"), lambda damage: error_line(damage.reason, words.lang)),
     ]
-    return table_of(words("damaged_table"), fields, damaged, num_shown=MOST_TRIALS)
+    return Section("trouble", words("trouble"), (*damaged, table, *listings))
 
 
 def note_section(data: RunData, words: Words) -> Section | None:
@@ -238,8 +239,3 @@ def shortened(text: str, longest: int) -> str:
         return text
     start = text[:longest]
     return f"{start.rsplit(maxsplit=1)[0] if ' ' in start.strip() else start} …"
-
-
-def _end(trace: str) -> str:
-    """The end of a long traceback: what failed is named there."""
-    return trace if len(trace) <= LONGEST_ERROR else "…" + trace[-LONGEST_ERROR:]

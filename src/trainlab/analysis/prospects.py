@@ -6,7 +6,7 @@ all is said in standard deviations of a run.
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,6 @@ class Prospect:
 
     metric: str
     num_seeds: int
-    num_comparisons: int
     stds: float
     """The smallest difference found with power 0.8, in standard deviations of a run."""
     most_seeds: int
@@ -80,37 +79,28 @@ def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect
     index_of = {cell.id: index for index, cell in enumerate(cells)}
     places = ((index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs)
     rows = pair_rows(places, len(cells))
-    margins = {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
     spreads = _stated(study) | _spreads(study, earlier)
     # Which metrics a workload has is known from its earlier runs.
-    first = (in_order(spreads) or [ACCURACY])[0]
-    return tuple(_prospects(study, rows, {first: None, **margins}, spreads))
-
-
-def _prospects(
-    study: Study,
-    rows: Floats,
-    margins: Mapping[str, float | None],
-    spreads: Mapping[str, SeedSpread],
-) -> Iterator[Prospect]:
+    margins: dict[str, float | None] = {(in_order(spreads) or [ACCURACY])[0]: None}
+    margins |= {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
     num_seeds = len(study.seeds)
     most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
     able, most_able = (ability(rows_of(rows), number) for number in (num_seeds, most_seeds))
     dearer, most_dearer = (_dearer(rows, number, study.looks) for number in (num_seeds, most_seeds))
-    for metric, margin in margins.items():
-        yield Prospect(
+    largest_std = 1 / float(most_able.margin.max()) / most_dearer
+    return tuple(
+        Prospect(
             metric=metric,
             num_seeds=num_seeds,
-            num_comparisons=len(rows),
             stds=float(able.difference.max()) * dearer,
             most_seeds=most_seeds,
             most_seeds_stds=float(most_able.difference.max()) * most_dearer,
             spread=spreads.get(metric),
             margin=margin,
-            largest_std=None
-            if margin is None
-            else margin / float(most_able.margin.max()) / most_dearer,
+            largest_std=None if margin is None else margin * largest_std,
         )
+        for metric, margin in margins.items()
+    )
 
 
 def _dearer(rows: Floats, num_seeds: int, looks: tuple[int, ...]) -> float:
@@ -156,22 +146,27 @@ def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, SeedSpread
     epochs = study.settings.epochs
     cells: dict[tuple[Path, str], list[TrialRecord]] = {}
     for run in earlier:
-        for trial in _done(run):
-            if trial.settings.get("epochs") == epochs:
+        try:
+            trials = [*run.trials()]
+        except TrainlabError:
+            continue
+        for trial in trials:
+            is_done = (trial.kind, trial.state) == ("learn", "done")
+            if is_done and trial.settings.get("epochs") == epochs:
                 cells.setdefault((run.path, trial.cell), []).append(trial)
     stds: dict[str, list[float]] = {}
     counts: dict[str, int] = {}
-    for trials in cells.values():
-        for metric in trials[0].final:
-            values = [trial.final.get(metric) for trial in trials]
+    for of_cell in cells.values():
+        for metric in of_cell[0].final:
+            values = [trial.final.get(metric) for trial in of_cell]
             known = [value for value in values if value is not None and math.isfinite(value)]
             if "/" in metric and len(known) > 1:
                 stds.setdefault(metric, []).append(_typical_std(known))
                 counts[metric] = counts.get(metric, 0) + len(known)
     return {
-        metric: SeedSpread(statistics.median(of_cells), counts[metric])
-        for metric, of_cells in stds.items()
-        if statistics.median(of_cells) > 0
+        metric: SeedSpread(median, counts[metric])
+        for metric, found in stds.items()
+        if (median := statistics.median(found)) > 0
     }
 
 
@@ -179,13 +174,6 @@ def _typical_std(values: Sequence[float]) -> float:
     """The standard deviation, without the bias that the median of those of few values has."""
     freedom = len(values) - 1
     return statistics.stdev(values) / math.sqrt(float(special.chdtri(freedom, 0.5)) / freedom)
-
-
-def _done(run: RunFolder) -> Iterator[TrialRecord]:
-    try:
-        yield from (t for t in run.trials() if t.kind == "learn" and t.state == "done")
-    except TrainlabError:
-        return
 
 
 def _is_cost(metric: str) -> bool:

@@ -131,17 +131,18 @@ def parquet_of(table: pd.DataFrame) -> bytes:
 
 def csv_of(table: pd.DataFrame) -> bytes:
     """A table as CSV, in which no text is taken for a formula."""
-    return table.map(_no_formula).to_csv(index=False, lineterminator="\n").encode()
 
+    def plain(value: object) -> object:
+        is_text = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+        return f"'{value}" if is_text and isinstance(scalar_of(str(value)), str) else value
 
-def _no_formula(value: object) -> object:
-    """A text that a spreadsheet would take for a formula, quoted; numbers as they are."""
-    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return value
-    return value if isinstance(scalar_of(value), int | float) else f"'{value}"
+    return table.map(plain).to_csv(index=False, lineterminator="\n").encode()
 
 
 def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
+    weights = "trained" if trial.weights_of else "untrained"
+    if trial.kind == "learn" or "optimizer" not in trial.settings:
+        weights = ""  # a script has its own
     return {
         "trial": trial.id,
         "kind": trial.kind,
@@ -152,16 +153,10 @@ def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         "state": trial.state,
         "mode": trial.mode or "",
         "watch": trial.watch or "",
-        "weights": _weights(trial),
+        "weights": weights,
         "again": trial.again,
         "device_name": trial.resolved.get("device_name", ""),
     }
-
-
-def _weights(trial: TrialRecord) -> str:
-    if trial.kind == "learn" or "optimizer" not in trial.settings:
-        return ""  # a script has its own
-    return "trained" if trial.weights_of else "untrained"
 
 
 def _level(trial: TrialRecord, factor: str) -> str:
