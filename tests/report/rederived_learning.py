@@ -200,7 +200,6 @@ def trend(run: RawRun, found: Finding) -> Expected:
         if len(rest) > 1
     ] or [row]
     made = family(table, rows, _resolution(run, found.subject))[rows.index(row)]
-    assert made is not None
     slope = np.polyfit(x, [np.mean(list(table[cell].values())) for cell in cells], 1)[0]
     numbers = {
         "slope": slope,
@@ -209,14 +208,20 @@ def trend(run: RawRun, found: Finding) -> Expected:
         "highest": max(levels),
         "num_levels": len(levels),
         "fit_p": _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells])),
-        "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
     }
+    return _decided(made, numbers)
+
+
+def _decided(made: Json | None, numbers: Json) -> Expected:
+    """A trend or an interaction, with the interval and verdict of its family."""
+    assert made is not None
     ends = tuple(
         Within(*sorted(made["value"] + sign * width for width in made["widths"]))
         for sign in (-1, 1)
     )
+    p = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
     verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
-    return Expected(numbers, made["n"], ends, verdict)
+    return Expected(numbers | {"p": p}, made["n"], ends, verdict)
 
 
 def _lack_of_fit(x: np.ndarray, values: np.ndarray) -> float:
@@ -283,20 +288,13 @@ def interaction(run: RawRun, found: Finding) -> Expected:
         rows.append({cell: 1.0, levels[one]: -1.0, levels[other]: -1.0, levels[first]: 1.0})
         index = len(rows) - 1 if cell == found.cells[1] else index
     made = family(table, rows, _resolution(run, found.subject))[index]
-    assert made is not None
     numbers = {
         "other_factor": found.numbers["other_factor"],
         "change_a": found.numbers["change_a"],
         "change_b": found.numbers["change_b"],
-        "difference": made["value"],
-        "p": Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004),
+        "difference": made["value"] if made else None,
     }
-    ends = tuple(
-        Within(*sorted(made["value"] + sign * width for width in made["widths"]))
-        for sign in (-1, 1)
-    )
-    verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
-    return Expected(numbers, made["n"], ends, verdict)
+    return _decided(made, numbers)
 
 
 def sampling(run: RawRun, found: Finding) -> Expected:
@@ -386,33 +384,33 @@ def diverged(run: RawRun, found: Finding) -> Expected:
     return Expected(numbers, len(ended))
 
 
-def time_to_target(run: RawRun, found: Finding) -> Expected:
-    """The first epoch of each trial that met the target."""
-    target = run.study["targets"][found.subject]
-    ended = [t for t in run.learned(found.cells[0]).values() if t["state"] in ("done", "diverged")]
-    sign = -1 if found.subject.endswith("loss") else 1
-    firsts: list[Json | None] = []
-    for trial in ended:
-        lines = [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"]
-        met = [one for one in lines if sign * one[found.subject] >= sign * target]
-        firsts.append(met[0] if met else None)
-    numbers: Json = {"target": target, "num_reached": sum(one is not None for one in firsts)}
-    for key, name in (("median_epoch", "epoch"), ("median_s", "time_s")):
-        times = [math.inf if one is None else one[name] for one in firsts]
-        median = float(np.median(times))
-        numbers[key] = median if math.isfinite(median) else None
-    return Expected(numbers, len(ended))
-
-
-def _epochs(run: RawRun, cell: str, metric: str) -> list[float]:
+def _first_met(run: RawRun, cell: str, metric: str) -> list[tuple[float, float]]:
+    """The first epoch that met the target and the seconds until then, of each trial that ended."""
     target, sign = run.study["targets"][metric], -1 if metric.endswith("loss") else 1
     found = []
     for trial in run.learned(cell).values():
         if trial["state"] in ("done", "diverged"):
             lines = [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"]
-            met = [one["epoch"] for one in lines if sign * one[metric] >= sign * target]
-            found.append(float(met[0]) if met else math.inf)
+            met = [one for one in lines if sign * one[metric] >= sign * target]
+            found.append((met[0]["epoch"], met[0]["time_s"]) if met else (math.inf, math.inf))
     return found
+
+
+def _median(times: list[float]) -> float | None:
+    median = float(np.median(times))
+    return median if math.isfinite(median) else None
+
+
+def time_to_target(run: RawRun, found: Finding) -> Expected:
+    """The first epoch of each trial that met the target."""
+    epochs, seconds = zip(*_first_met(run, found.cells[0], found.subject), strict=True)
+    numbers = {
+        "target": run.study["targets"][found.subject],
+        "num_reached": sum(map(math.isfinite, epochs)),
+        "median_epoch": _median(epochs),
+        "median_s": _median(seconds),
+    }
+    return Expected(numbers, len(epochs))
 
 
 def time_difference(run: RawRun, found: Finding) -> Expected:
@@ -424,7 +422,7 @@ def time_differences(run: RawRun, metric: str) -> dict[Pair, Expected]:
     """Mann and Whitney's test, exact by all permutations; never is later than any epoch."""
     tested = {}
     for pair in run.pairs:
-        a, b = (_epochs(run, cell, metric) for cell in pair)
+        a, b = ([float(one) for one, _ in _first_met(run, cell, metric)] for cell in pair)
         if a and b and len({*a, *b}) > 1:
             tested[pair] = a, b
     return {
@@ -434,26 +432,27 @@ def time_differences(run: RawRun, metric: str) -> dict[Pair, Expected]:
 
 
 def _time_difference(a: list[float], b: list[float], target: float, num_tested: int) -> Expected:
-    late = [1e9 if math.isinf(x) else x for x in (*a, *b)]
+    ranks = stats.rankdata([*a, *b])
+    middle = len(a) * (len(ranks) + 1) / 2
 
-    def away(x: np.ndarray, y: np.ndarray) -> float:
-        return abs(stats.mannwhitneyu(x, y, method="asymptotic").statistic - len(x) * len(y) / 2)
+    def away(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+        return np.abs(x.sum(axis=axis) - middle)
 
     exact = stats.permutation_test(
-        (late[: len(a)], late[len(a) :]),
+        (ranks[: len(a)], ranks[len(a) :]),
         away,
         alternative="greater",
         n_resamples=2000,
         rng=np.random.default_rng(1),
+        vectorized=True,
     )
     p = exact.pvalue * num_tested
     # Or chance decides, in a test that is about all but that.
     assert not 0.6 * p - 0.01 < LEVEL < 1.4 * p + 0.01, p
-    medians = [float(np.median(side)) for side in (a, b)]
     numbers = {
         "target": target,
-        "epoch_a": medians[0] if math.isfinite(medians[0]) else None,
-        "epoch_b": medians[1] if math.isfinite(medians[1]) else None,
+        "epoch_a": _median(a),
+        "epoch_b": _median(b),
         "never_a": sum(map(math.isinf, a)),
         "never_b": sum(map(math.isinf, b)),
         "p": Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01)),
@@ -466,13 +465,7 @@ def unfinished(run: RawRun, found: Finding) -> Expected:
     """How all trials ended."""
     states = [trial["state"] for trial in run.trials]
     done = states.count("done") + states.count("diverged")
-    numbers = {
-        "num_done": done,
-        "num_planned": len(states),
-        "num_failed": states.count("failed"),
-        "num_interrupted": states.count("interrupted"),
-        "num_running": states.count("running"),
-        "num_pending": states.count("pending"),
-        "num_damaged": 0,
-    }
+    bad = ("failed", "interrupted", "running", "pending")
+    numbers = {f"num_{state}": states.count(state) for state in bad}
+    numbers |= {"num_done": done, "num_planned": len(states), "num_damaged": 0}
     return Expected(numbers, done)
