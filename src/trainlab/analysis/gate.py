@@ -141,21 +141,28 @@ def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterato
         yield Disturbance(evidence.path, "others_busy", others)
 
 
-# The final metrics of the learn trials of two runs, setting by setting, paired by seed.
-
 BySeed = Mapping[int, float]
 
 
 def metric_checks(
     run: Evidence, baseline: Evidence, cells: Sequence[str], metric: str, margin: float, number: int
 ) -> Iterator[Check]:
-    """One per setting; `number` is that of all comparisons of the gate."""
+    """The final metric of the learn trials, paired by seed, one check per setting; `number` is that of all
+    comparisons of the gate."""
     sign = 1.0 if run.study.is_better_lower(metric) else -1.0
     before = {cell: baseline.values(cell, metric) for cell in cells}
     after = {cell: run.values(cell, metric) for cell in cells}
-    changes, levels = _changes(before, after, sign, resolution_of(run, metric), number)
-    for cell in cells:
-        seeds = _shared(before[cell], after[cell])
+    # Seeds that ended with a finite value in both.
+    shared = {
+        cell: [
+            seed
+            for seed in sorted(before[cell].keys() & after[cell].keys())
+            if math.isfinite(before[cell][seed]) and math.isfinite(after[cell][seed])
+        ]
+        for cell in cells
+    }
+    changes, levels = _changes(before, after, shared, sign, resolution_of(run, metric), number)
+    for cell, seeds in shared.items():
         pair = [[values[cell][seed] for seed in seeds] for values in (before, after)]
         base, now = (fmean(values) if values else None for values in pair)
         # Seeds that diverged in one run alone are no values, and must not be passed over.
@@ -181,6 +188,7 @@ def metric_checks(
 def _changes(
     before: Mapping[str, BySeed],
     after: Mapping[str, BySeed],
+    shared: Mapping[str, Sequence[int]],
     sign: float,
     resolution: float,
     number: int,
@@ -190,51 +198,39 @@ def _changes(
     both = {f"before/{cell}": values for cell, values in before.items()}
     both |= {f"after/{cell}": values for cell, values in after.items()}
     rows, table = contrasts.table_of(both)
-    known = {
-        cell: (rows.index(f"before/{cell}"), rows.index(f"after/{cell}"))
-        for cell in before
-        if {f"before/{cell}", f"after/{cell}"} <= {*rows}
-        and len(_shared(before[cell], after[cell])) > 1
-    }
+    known = [cell for cell, seeds in shared.items() if len(seeds) > 1]
     if not known:
         return {}, Levels(contrasts.LEVEL)
-    pairs = list(known.values())
+    pairs = [(rows.index(f"before/{cell}"), rows.index(f"after/{cell}")) for cell in known]
     weights = contrasts.pair_rows(pairs, len(rows))
     family = contrasts.compare_cells(sign * table, weights, resolution=resolution)
     changes, found = {}, family.estimates
-    for place, cell in enumerate(known):
-        num_seeds = len(_shared(before[cell], after[cell]))
-        error, freedom = float(found.error[place]), float(found.degrees_of_freedom[place])
+    of_cells = np.stack([found.value, found.error, found.degrees_of_freedom], axis=1).tolist()
+    for cell, (value, error, freedom) in zip(known, of_cells, strict=True):
+        num_seeds = len(shared[cell])
         changes[cell] = Change(
-            value=float(found.value[place]),
+            value=value,
             error=error,
             degrees_of_freedom=freedom,
             single_error=error * math.sqrt(num_seeds),
             freedom_each=freedom / (num_seeds - 1),
         )
     low = _level(family.critical, contrasts.LEVEL * len(before) / number)
-    return changes, Levels(low, _level_of_one(table, pairs), number)
+    # Of a bound that is decided alone, beside the others that tell how much values vary: the strictest of
+    # pairs that have values of other seeds.
+    present = tuple(map(tuple, np.isfinite(table).tolist()))
+    shapes = {(present[a], present[b]): (a, b) for a, b in pairs}
+    alone = [
+        contrasts.Design(contrasts.rows_of(contrasts.pair_rows([pair], len(table))), present)
+        for pair in shapes.values()
+    ]
+    highs = (_level(contrasts.critical_of(one), contrasts.LEVEL) for one in alone)
+    return changes, Levels(low, min(contrasts.LEVEL, *highs), number)
 
 
 def _level(critical: contrasts.Critical, share: float) -> float:
     """Of each bound, so that in this share of cases one or more of the family are wrong."""
     return float(special.ndtr(-np.quantile(critical.largest_above, 1 - share)))
-
-
-def _level_of_one(table: contrasts.Floats, pairs: Sequence[tuple[int, int]]) -> float:
-    """Of a bound that is decided alone, beside the others that tell how much values vary: the strictest of
-    pairs that have values of other seeds."""
-    present = tuple(map(tuple, np.isfinite(table).tolist()))
-    shapes = {(present[a], present[b]): (a, b) for a, b in pairs}
-    weights = (contrasts.rows_of(contrasts.pair_rows([p], len(table))) for p in shapes.values())
-    critical = (contrasts.critical_of(contrasts.Design(rows, present)) for rows in weights)
-    return min(contrasts.LEVEL, *(_level(one, contrasts.LEVEL) for one in critical))
-
-
-def _shared(before: BySeed, after: BySeed) -> list[int]:
-    """Seeds that ended with a finite value in both."""
-    both = sorted(before.keys() & after.keys())
-    return [seed for seed in both if math.isfinite(before[seed]) and math.isfinite(after[seed])]
 
 
 # Whether two runs are of the same thing on the same machine, so that a change is that of the code.
@@ -389,43 +385,31 @@ MOST_DIFFERENCES = 8
 
 def check_sentence(check: Check, words: Words) -> str:
     """Verdict, change, bounds and margin of one comparison."""
-    return words.tidy(_time(check, words) if check.is_cost else _metric(check, words))
-
-
-def _time(check: Check, words: Words) -> str:
-    counts = words("gate_processes", run=check.num_run, baseline=check.num_baseline)
-    parts = {"step": words.step(check.subject.partition("/")[0]), "counts": counts}
-    if check.change is None:
-        return words("gate_not_measured", **parts)
-    parts["ratio"] = figure(check.change, 4)
-    if check.interval is None:
-        return words("gate_time_no_noise", **parts)
-    low, high = (figure(end, 4) for end in (check.interval.low, check.interval.high))
-    key = f"gate_time_{check.verdict.replace(' ', '_')}"
-    return words(key, **parts, margin=f"{100 * check.margin:.3g}%", low=low, high=high)
-
-
-def _metric(check: Check, words: Words) -> str:
-    metric = check.subject
-    counts = words("gate_seeds", run=check.num_run, baseline=check.num_baseline)
-    parts = {"metric": words.metric(metric), "counts": counts}
+    subject, change = check.subject, check.change
+    kind, of_each = ("time", "processes") if check.is_cost else ("metric", "seeds")
+    counts = words(f"gate_{of_each}", run=check.num_run, baseline=check.num_baseline)
+    parts: dict[str, object] = {"counts": counts, "metric": words.metric(subject)}
+    parts["step"] = words.step(subject.partition("/")[0])
+    key = f"gate_{kind}_{check.verdict.replace(' ', '_')}"
     if check.has_diverged:
-        return words("gate_diverged", **parts)
-    if check.interval is None or check.change is None:
-        return words("gate_metric_no_noise", **parts)
-    low, high = (
-        metric_difference(metric, end, "", check.change).strip()
-        for end in (check.interval.low, check.interval.high)
-    )
-    return words(
-        f"gate_metric_{check.verdict.replace(' ', '_')}",
-        **parts,
-        value=metric_value(metric, check.run),
-        margin=size_text(metric, check.margin, words),
-        change=metric_difference(metric, check.change, words("points")),
-        low=low,
-        high=high,
-    )
+        key = "gate_diverged"
+    elif check.is_cost and change is None:
+        key = "gate_not_measured"
+    elif check.interval is None or change is None:
+        key = f"gate_{kind}_no_noise"
+    if change is not None and check.is_cost:
+        parts |= {"ratio": figure(change, 4), "margin": f"{100 * check.margin:.3g}%"}
+    elif change is not None:
+        parts["change"] = metric_difference(subject, change, words("points"))
+        parts["value"] = metric_value(subject, check.run)
+        parts["margin"] = size_text(subject, check.margin, words)
+    if check.interval is not None and change is not None:
+        ends = (check.interval.low, check.interval.high)
+        parts["low"], parts["high"] = (
+            figure(end, 4) if check.is_cost else metric_difference(subject, end, "", change).strip()
+            for end in ends
+        )
+    return words.tidy(words(key, **parts))
 
 
 def needs_sentence(kind: str, checks: Sequence[Check], words: Words) -> str:
