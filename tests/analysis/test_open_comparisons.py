@@ -4,8 +4,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.factors import OpenComparisons, open_comparisons
@@ -34,36 +32,34 @@ def in_cell(cell: str, gone: str, after: int = 0) -> Any:
     return lambda trial: gone if trial.cell == cell and trial.seed > after else "done"
 
 
+def undecided(run: RunFolder) -> Finding:
+    (found,) = (one for one in findings(gather(run)) if one.kind == "undecided")
+    return found
+
+
 def effect_on(cell: str, run: RunFolder) -> Finding:
     return next(
         one for one in findings(gather(run)) if one.kind == "effect" and one.cells[1] == cell
     )
 
 
-@pytest.mark.parametrize(
-    ("state", "cause", "told"),
-    [
-        (in_cell("lr=0.3", "diverged"), "diverged", "seeds diverged"),
-        (in_cell("lr=0.3", "failed"), "failed", "trials failed"),
-        (in_cell("lr=0.3", "interrupted"), "failed", "trials failed"),
-        (in_cell("", "done"), "noise", "the noise allows for more than one answer in 3"),
-    ],
-)
-def test_what_is_not_decided_says_why(state: Any, cause: str, told: str, tmp_path: Path) -> None:
-    run = run_of(tmp_path, state)
-    assert effect_on("lr=0.3", run).open_because == cause
-    (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
-    text = undecided.sentence(EN)
-    assert told in text
-    assert text.startswith("Comparisons not decided: 3 of ")
-    if cause != "noise":
-        assert "more than one answer in 1" in text
-
-
-def test_one_seed_is_a_cause_of_its_own(tmp_path: Path) -> None:
-    run = run_of(tmp_path, in_cell("", "done"), seeds=1)
-    (undecided,) = (one for one in findings(gather(run)) if one.kind == "undecided")
-    assert "a single seed or process in 3" in undecided.sentence(EN)
+def test_what_is_not_decided_says_why(tmp_path: Path) -> None:
+    for number, (state, cause, told) in enumerate(
+        (
+            (in_cell("lr=0.3", "diverged"), "diverged", "seeds diverged"),
+            (in_cell("lr=0.3", "failed"), "failed", "trials failed"),
+            (in_cell("lr=0.3", "interrupted"), "failed", "trials failed"),
+            (in_cell("", "done"), "noise", "the noise allows for more than one answer in 3"),
+        )
+    ):
+        run = run_of(tmp_path / str(number), state)
+        assert effect_on("lr=0.3", run).open_because == cause
+        text = undecided(run).sentence(EN)
+        assert told in text
+        assert text.startswith("Comparisons not decided: 3 of ")
+        assert cause == "noise" or "more than one answer in 1" in text
+    single = run_of(tmp_path, in_cell("", "done"), seeds=1)
+    assert "a single seed or process in 3" in undecided(single).sentence(EN)
 
 
 def test_times_to_a_target_that_cannot_be_told_are_counted(tmp_path: Path) -> None:
@@ -73,20 +69,17 @@ def test_times_to_a_target_that_cannot_be_told_are_counted(tmp_path: Path) -> No
     tested = [one for one in found if one.kind in ("effect", "time_difference")]
     assert "time_difference" in {one.kind for one in tested}
     num_open = sum(one.verdict == "cannot tell" for one in tested)
-    (undecided,) = (one for one in found if one.kind == "undecided")
-    assert undecided.numbers["num_open"] == num_open == len(tested)
+    assert undecided(folder).numbers["num_open"] == num_open == len(tested)
 
 
-@pytest.mark.parametrize("gone", ["diverged", "failed"])
-def test_a_setting_that_never_trains_gets_no_more_seeds(gone: str, tmp_path: Path) -> None:
+def test_a_setting_that_never_trains_gets_no_more_seeds(tmp_path: Path) -> None:
+    """One that trains now and then may yet be decided."""
     study = made_study(vary={"lr": (0.1, 0.3)}, seeds=3)
-    state = in_cell("lr=0.3", gone)
-    run = Fabricated(final=noisy, state=state).write(tmp_path / "run", study)
-    assert open_comparisons(gather(run)) == OpenComparisons(num_open=0, num_hopeless=1)
-    # One that trains now and then may yet be decided.
-    state = in_cell("lr=0.3", gone, after=2)
-    run = Fabricated(final=noisy, state=state).write(tmp_path / "some", study)
-    assert open_comparisons(gather(run)) == OpenComparisons(num_open=1, num_hopeless=0)
+    for gone in ("diverged", "failed"):
+        for after, counts in ((0, (0, 1)), (2, (1, 0))):
+            made = Fabricated(final=noisy, state=in_cell("lr=0.3", gone, after=after))
+            run = made.write(tmp_path / f"{gone}{after}", study)
+            assert open_comparisons(gather(run)) == OpenComparisons(*counts)
 
 
 EXPLODES = """
@@ -162,12 +155,11 @@ def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("gone", ["failed", "interrupted"])
-def test_the_table_says_failed_where_no_trial_ended_well(gone: str, tmp_path: Path) -> None:
-    evidence = gather(run_of(tmp_path, in_cell("lr=0.3", gone)))
-    rows = {
-        row.cell: [entry.text for entry in row.entries] for row in learn_table(evidence, EN).rows
-    }
-    assert gone in rows["lr=0.3"]
-    assert "none finite" not in rows["lr=0.3"]
-    assert learn_table(evidence, ZH).rows[2].entries[2].text == ZH(f"state_{gone}")
+def test_the_table_says_how_trials_ended_where_none_ended_well(tmp_path: Path) -> None:
+    for gone in ("failed", "interrupted"):
+        evidence = gather(run_of(tmp_path / gone, in_cell("lr=0.3", gone)))
+        *_, last = learn_table(evidence, EN).rows
+        texts = [entry.text for entry in last.entries]
+        assert gone in texts
+        assert "none finite" not in texts
+        assert learn_table(evidence, ZH).rows[2].entries[2].text == ZH(f"state_{gone}")

@@ -57,11 +57,9 @@ def test_a_curve_is_tested_by_its_mean_deviation_and_each_figure_alone(tmp_path:
     assert (curve.num_figures, curve.agrees) == (2, True)
 
 
-@pytest.mark.parametrize("published", [(0.785, 0.785), (0.485, 0.855)])
-def test_a_curve_far_off_or_with_one_figure_far_off_does_not_agree(
-    published: tuple[float, ...], tmp_path: Path
-) -> None:
-    assert not curve_of(published, tmp_path).agrees
+def test_a_curve_far_off_or_with_one_figure_far_off_does_not_agree(tmp_path: Path) -> None:
+    for name, published in (("curve", (0.785, 0.785)), ("figure", (0.485, 0.855))):
+        assert not curve_of(published, tmp_path / name).agrees
 
 
 def test_figures_in_which_all_seeds_agree_are_held_to_the_rounding(tmp_path: Path) -> None:
@@ -81,42 +79,36 @@ def test_a_true_reproduction_rarely_fails_and_a_wrong_one_mostly_does() -> None:
     assert wrong > 0.5
 
 
-def test_figures_without_a_run_of_ours_are_left_out(tmp_path: Path) -> None:
-    evidence = gather(Fabricated(final=final).write(tmp_path / "r", made_study(seeds=2)))
+def test_figures_without_a_run_of_ours_are_left_out_and_one_seed_says_nothing(
+    tmp_path: Path,
+) -> None:
     published = {
         "base": {"test/loss": (0.4, 0.4, 0.4), "test/accuracy": (0.9,)},
         "lr=7": {"test/loss": (0.4,)},
     }
-    assert [one.epoch for one in reproduce(evidence, published, AS_MADE)] == [1, 2]
+    for seeds, num_curves in ((2, 1), (1, 0)):
+        made = Fabricated(final=final).write(tmp_path / str(seeds), made_study(seeds=seeds))
+        found = reproduce(gather(made), published, AS_MADE)
+        assert [one.epoch for one in found] == [1, 2]
+        assert all((one.inside is None) == (seeds == 1) for one in found)
+        assert len(published_curves(found)) == num_curves
 
 
-def test_one_seed_says_nothing(tmp_path: Path) -> None:
-    evidence = gather(Fabricated(final=final).write(tmp_path / "r", made_study(seeds=1)))
-    (only,) = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
-    assert only.inside is None
-    assert published_curves([only]) == []
-
-
-@pytest.mark.parametrize(
-    ("asked", "differences"),
-    [
+def test_a_cell_that_trained_otherwise_is_named_and_not_compared(tmp_path: Path) -> None:
+    batch, lr = "batch_size 8, published with 64", "lr 0.1, published with 0.001"
+    asked: list[tuple[dict[str, Any], tuple[str, ...]]] = [
         ({"epochs": 3}, ("epochs 3, published with 2",)),
-        (
-            {"lr": 0.1, "batch_size": 8},
-            ("batch_size 8, published with 64", "lr 0.1, published with 0.001"),
-        ),
+        ({"lr": 0.1, "batch_size": 8}, (batch, lr)),
         ({"model": {"hidden": 4}}, ("model {'hidden': 4}, published with {}",)),
         ({"lr": 0.001, "device": "cpu", "threads": 2, "log_every_steps": 9}, ()),
-    ],
-)
-def test_a_cell_that_trained_otherwise_is_named_and_not_compared(
-    asked: dict[str, Any], differences: tuple[str, ...], tmp_path: Path
-) -> None:
-    study = made_study(seeds=2, settings=asked)
-    evidence = gather(Fabricated(final=final).write(tmp_path / "r", study))
-    found = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
-    assert bool(found) == (not differences)
-    assert differing_settings(evidence, AS_MADE) == ({"base": differences} if differences else {})
+    ]
+    for number, (settings, differences) in enumerate(asked):
+        study = made_study(seeds=2, settings=settings)
+        evidence = gather(Fabricated(final=final).write(tmp_path / str(number), study))
+        found = reproduce(evidence, {"base": {"test/loss": (0.41,)}}, AS_MADE)
+        assert bool(found) == (not differences)
+        known = differing_settings(evidence, AS_MADE)
+        assert known == ({"base": differences} if differences else {})
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED))

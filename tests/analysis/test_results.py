@@ -81,14 +81,6 @@ def test_the_second_of_an_a_a_pair_and_trained_weights_have_rows_of_their_own(
     }
 
 
-def test_a_row_per_epoch_has_metrics_and_times(folder: RunFolder) -> None:
-    epochs = epoch_table(gather(folder))
-    assert len(epochs) == 4 * 2
-    assert list(epochs["epoch"][:2]) == [1, 2]
-    assert {"cell", "lr", "seed", "state", "test/accuracy", "train_s", "time_s"} <= set(epochs)
-    assert set(epochs.kind) == {"learn"}
-
-
 def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
     folder: RunFolder,
 ) -> None:
@@ -102,26 +94,32 @@ def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
     for read in (pd.read_csv(folder.results_csv), pd.read_parquet(folder.results_parquet)):
         assert list(read.columns) == list(table.columns)
         assert read["value"].equals(table["value"])
-    assert len(pd.read_csv(folder.epochs_csv)) == 8
+    epochs = epoch_table(gather(folder))
+    assert len(pd.read_csv(folder.epochs_csv)) == len(epochs) == 4 * 2
+    assert list(epochs["epoch"][:2]) == [1, 2]
+    assert {"cell", "lr", "seed", "state", "test/accuracy", "train_s", "time_s"} <= set(epochs)
+    assert set(epochs.kind) == {"learn"}
 
 
-def test_a_varied_device_keeps_its_column_beside_the_devices_name(tmp_path: Path) -> None:
-    study = made_study(vary={"device": ("cpu", "cuda")}, seeds=1)
-    made = Fabricated(resolved=lambda t: {"device_name": "NVIDIA H200"})
-    table = trial_table(gather(made.write(tmp_path / "r", study)))
-    assert sorted(table["device"]) == ["cpu", "cuda"]
-    assert set(table["device_name"]) == {"NVIDIA H200"}
-
-
-def test_levels_read_as_users_write_them(tmp_path: Path) -> None:
+def test_levels_read_as_users_write_them_and_a_device_stands_beside_its_name(
+    tmp_path: Path,
+) -> None:
     study = made_study(
-        design="one-at-a-time", vary={"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,)}, seeds=1
+        design="one-at-a-time",
+        vary={"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,), "device": ("cuda",)},
+        seeds=1,
     )
-    table = trial_table(gather(Fabricated().write(tmp_path / "r", study))).set_index("cell")
+    made = Fabricated(resolved=lambda t: {"device_name": "NVIDIA H200"})
+    table = trial_table(gather(made.write(tmp_path / "r", study))).set_index("cell")
     assert table.loc["base", ["zero_grad", "lr", "model.hidden"]].to_list() == ["true", "0.001", ""]
-    assert table.loc["zero_grad=false", "zero_grad"] == "false"
-    assert table.loc["lr=0.0001", "lr"] == "0.0001"
-    assert table.loc["hidden=4", "model.hidden"] == "4"
+    for cell, factor, level in (
+        ("zero_grad=false", "zero_grad", "false"),
+        ("lr=0.0001", "lr", "0.0001"),
+        ("hidden=4", "model.hidden", "4"),
+        ("device=cuda", "device", "cuda"),
+    ):
+        assert table.loc[cell, factor] == level
+    assert set(table["device_name"]) == {"NVIDIA H200"}
 
 
 def test_a_run_of_which_nothing_has_ended_has_empty_tables(tmp_path: Path) -> None:
@@ -151,11 +149,12 @@ def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Pat
     home = TrialFolder(tmp_path)
     assert home.epochs() == []
     place = '"step": 1, "samples": 1, "train_s": 1, "test_s": 1, "time_s": 1}'
-    home.curve_file.write_text(
-        f'{{"kind": "step", "epoch": 1, {place}\n'
-        f'{{"kind":"epoch","epoch":1,{place}\n'
-        f'{{"kind": "epoch", "epoch": 2, {place}\n'
+    kinds = (
+        '"kind": "step", "epoch": 1',
+        '"kind":"epoch","epoch":1',
+        '"kind": "epoch", "epoch": 2',
     )
+    home.curve_file.write_text("".join(f"{{{kind}, {place}\n" for kind in kinds))
     assert [line["epoch"] for line in home.epochs()] == [1, 2]
 
 
