@@ -36,12 +36,11 @@ class Net(nn.Module):
         self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(
+        return self.last(
             Square.apply(  # type: ignore[no-untyped-call]
                 torch.relu(self.first(inputs))
             )
         )
-        return logits
 
 
 class Scriptable(nn.Module):
@@ -50,13 +49,11 @@ class Scriptable(nn.Module):
         self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(torch.relu(self.first(inputs)))
-        return logits
+        return self.last(torch.relu(self.first(inputs)))
 
 
 def wrapped() -> nn.Module:
-    model: Any = torch.compile(Net(), backend="eager", fullgraph=True)
-    return model  # type: ignore[no-any-return]
+    return torch.compile(Net(), backend="eager", fullgraph=True)
 
 
 def in_place() -> nn.Module:

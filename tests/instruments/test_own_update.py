@@ -56,8 +56,7 @@ def gan_update(ctx: Any, batch: Any) -> dict[str, Tensor]:
 
 
 def gan_test(models: Any, batch: Any) -> Tensor:
-    score: Tensor = models["critic"](batch[0]).mean()
-    return score
+    return models["critic"](batch[0]).mean()
 
 
 def constant(count: int) -> Split:

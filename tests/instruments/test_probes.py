@@ -42,8 +42,7 @@ class Convolutions(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         images = inputs.view(-1, 1, 2, 4)
         hidden = F.relu(self.norm(self.conv1(images)), inplace=True)
-        logits: Tensor = self.last(F.relu(self.conv2(hidden)).amax((2, 3)))
-        return logits
+        return self.last(F.relu(self.conv2(hidden)).amax((2, 3)))
 
 
 class Block(nn.Module):
@@ -66,8 +65,7 @@ class Blocks(nn.Module):
         self.last = nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.blocks(self.first(inputs)))
-        return logits
+        return self.last(self.blocks(self.first(inputs)))
 
 
 MODELS = {**ZOO, "Convolutions": Convolutions, "Blocks": Blocks}
@@ -303,8 +301,7 @@ def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
             self.two.weight = self.one.weight
 
         def forward(self, inputs: Tensor) -> Tensor:
-            logits: Tensor = self.last(self.two(self.one(inputs)))
-            return logits
+            return self.last(self.two(self.one(inputs)))
 
     lines, _ = probed(zoo_setup(Tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
     found = [line.layer for line in lines if line.probe.startswith("two")]
@@ -399,8 +396,7 @@ class Layouts(nn.Module):
         normed = torch.relu(self.norm(second) - 100.0)
         pooled = torch.relu(F.max_pool1d(self.one(inputs.unsqueeze(1)), 2))
         rest = (normed.sum() + third.sum() + fourth.sum() + fifth.sum() + pooled.sum()) * 0
-        logits: Tensor = self.last(second.mean(1)) + rest
-        return logits
+        return self.last(second.mean(1)) + rest
 
 
 def test_units_are_channels_of_convolutions_and_features_of_all_else(zoo_setup: MakeSetup) -> None:
@@ -475,8 +471,7 @@ def test_a_probe_that_cannot_fire_says_why_and_what_to_do(zoo_setup: MakeSetup) 
             with torch.no_grad():
                 quiet = self.silent(hidden)
             hidden = hidden + quiet
-            logits: Tensor = self.last(F.relu(self.view(hidden * 2)))
-            return logits
+            return self.last(F.relu(self.view(hidden * 2)))
 
     for probe, told in (
         ("rleu:activation:mean", "'rleu' reaches no layer; did you mean relu.*; there are [^;]+$"),

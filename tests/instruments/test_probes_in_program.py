@@ -52,8 +52,7 @@ class Twice(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = self.relu(self.middle(self.relu(self.into(inputs))))
-        logits: Tensor = self.last(F.relu(F.relu(hidden) - 0.1))
-        return logits
+        return self.last(F.relu(F.relu(hidden) - 0.1))
 
 
 class Images(nn.Module):
@@ -66,8 +65,7 @@ class Images(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = F.relu(self.fixed * self.conv(inputs[:, None]) - 0.3)
-        logits: Tensor = self.last(hidden.flatten(1))
-        return logits
+        return self.last(hidden.flatten(1))
 
 
 @pytest.fixture

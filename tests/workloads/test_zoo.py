@@ -67,7 +67,7 @@ def run_of(kind: Specimen, path: Path, **settings: Any) -> tuple[trainlab.Run, l
     return run, learned
 
 
-SLOW = ("seq2seq", "graph-convolution", "early-exit", "compiled-model", "lbfgs", "vae")
+SLOW = ("gpt", "graph-convolution", "early-exit", "compiled-model", "lbfgs", "vae")
 
 
 def marked(name: str) -> Any:

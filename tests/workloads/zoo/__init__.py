@@ -6,5 +6,5 @@ from zoo.specimen import Specimen as Specimen
 FAMILIES = (vision, sequences, generative, control, odd_models, data_kinds)
 
 ZOO: dict[str, Specimen] = {
-    name: kind for family in FAMILIES for name, kind in family.KINDS.items()
+    kind.workload.name: kind for family in FAMILIES for kind in family.KINDS
 }

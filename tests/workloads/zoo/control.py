@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab import Dataset, Workload
-from zoo.specimen import Specimen, drawn, points, splits
+from trainlab import Dataset
+from zoo.specimen import drawn, kind, points, splits
 
 ARMS = 4
 
@@ -29,7 +29,6 @@ SITUATIONS = Dataset("situations", Situations(30, 1), Situations(4, 2))
 
 
 def network() -> nn.Module:
-    """A score per action."""
     return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, ARMS))
 
 
@@ -39,7 +38,6 @@ def reward(situation: Tensor, action: Tensor) -> Tensor:
 
 
 def one_adam(model: nn.Module, settings: Any) -> torch.optim.Optimizer:
-    """Over all parameters."""
     return torch.optim.Adam(model.parameters(), lr=settings.start_lr)
 
 
@@ -93,7 +91,6 @@ def lbfgs(model: nn.Module, settings: Any) -> torch.optim.Optimizer:
 
 
 def closure_update(ctx: Any, batch: tuple[Tensor, Tensor]) -> Any:
-    """By a closure, as torch's page says."""
 
     def closure() -> Tensor:
         ctx.optimizer.zero_grad()
@@ -105,7 +102,6 @@ def closure_update(ctx: Any, batch: tuple[Tensor, Tensor]) -> Any:
 
 
 def classes_test(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """The plain loss."""
     return F.cross_entropy(model(batch[0]), batch[1])
 
 
@@ -132,7 +128,6 @@ class ForwardForward(nn.Module):
 
 
 def adam_of_each(model: Any, settings: Any) -> dict[str, torch.optim.Optimizer]:
-    """A layer trains by itself."""
     layers = enumerate(model.layers)
     return {str(n): torch.optim.Adam(one.parameters(), lr=settings.start_lr) for n, one in layers}
 
@@ -153,53 +148,45 @@ def layerwise_update(ctx: Any, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 POINTS = Dataset("points", *splits(points))
 
-KINDS = {
-    "policy-gradient": Specimen(
-        workload=Workload(
-            name="policy-gradient",
-            model=network,
-            data=SITUATIONS,
-            update=policy_update,
-            evaluate=regret,
-            optimizer=one_adam,
-        ),
+KINDS = (
+    kind(
+        "policy-gradient",
+        model=network,
+        data=SITUATIONS,
+        update=policy_update,
+        evaluate=regret,
+        optimizer=one_adam,
         settings={"epochs": 2},
         probes=("*.weight:grad:norm",),
     ),
-    "q-learning": Specimen(
-        workload=Workload(
-            name="q-learning",
-            model=network,
-            data=SITUATIONS,
-            update=replay_update,
-            evaluate=regret,
-            optimizer=one_adam,
-        ),
+    kind(
+        "q-learning",
+        model=network,
+        data=SITUATIONS,
+        update=replay_update,
+        evaluate=regret,
+        optimizer=one_adam,
         probes=("*.weight:grad:norm",),
     ),
-    "lbfgs": Specimen(
-        workload=Workload(
-            name="lbfgs",
-            model=classifier,
-            data=POINTS,
-            update=closure_update,
-            evaluate=classes_test,
-            optimizer=lbfgs,
-        ),
+    kind(
+        "lbfgs",
+        model=classifier,
+        data=POINTS,
+        update=closure_update,
+        evaluate=classes_test,
+        optimizer=lbfgs,
         vary={"lr": [0.05, 0.1]},
         settings={"batch_size": 64, "epochs": 4},
         probes=("weight:weight:norm",),
     ),
-    "forward-forward": Specimen(
-        workload=Workload(
-            name="forward-forward",
-            model=ForwardForward,
-            data=POINTS,
-            update=layerwise_update,
-            evaluate=classes_test,
-            optimizer=adam_of_each,
-        ),
+    kind(
+        "forward-forward",
+        model=ForwardForward,
+        data=POINTS,
+        update=layerwise_update,
+        evaluate=classes_test,
+        optimizer=adam_of_each,
         settings={"epochs": 2},
         probes=("layers.0.weight:weight:norm",),
     ),
-}
+)

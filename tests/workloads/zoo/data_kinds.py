@@ -10,51 +10,36 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torchmetrics.classification import MulticlassAUROC
 
-from trainlab import Dataset, OfWholeSet, Split, Workload
-from zoo.specimen import Specimen, drawn, points, splits
+from trainlab import Dataset, OfWholeSet, Split
+from zoo.specimen import Specimen, drawn, kind, points, splits
+from zoo.vision import mlp
 
 NODES, FEATURES = 6, 4
 
 
-def classifier(hidden: int = 16) -> nn.Module:
-    """Of points."""
-    return nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, 2))
-
-
-class Graphs(torch.utils.data.Dataset[dict[str, Tensor]]):
+def graphs(count: int, seed: int) -> list[dict[str, Tensor]]:
     """Small graphs; a node is to be told by the mean of its neighbours."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        draw = drawn(seed)
-        edges = torch.rand(count, NODES, NODES, generator=draw) < 0.4
-        adjacency = (edges | edges.transpose(1, 2) | torch.eye(NODES).bool()).float()
-        self.adjacency = adjacency / adjacency.sum(2, keepdim=True)
-        self.nodes = torch.randn(count, NODES, FEATURES, generator=draw)
-        self.labels = ((self.adjacency @ self.nodes).sum(2) > 0).long()
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def __getitem__(self, row: int) -> dict[str, Tensor]:
-        names = ("nodes", "adjacency", "labels")
-        return {name: getattr(self, name)[row] for name in names}
+    draw = drawn(seed)
+    edges = torch.rand(count, NODES, NODES, generator=draw) < 0.4
+    adjacency = (edges | edges.transpose(1, 2) | torch.eye(NODES).bool()).float()
+    adjacency = adjacency / adjacency.sum(2, keepdim=True)
+    nodes = torch.randn(count, NODES, FEATURES, generator=draw)
+    labels = ((adjacency @ nodes).sum(2) > 0).long()
+    rows = zip(nodes, adjacency, labels, strict=True)
+    return [dict(zip(("nodes", "adjacency", "labels"), row, strict=True)) for row in rows]
 
 
 class GraphNet(nn.Module):
-    """Two graph convolutions."""
-
     def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(FEATURES, width), nn.Linear(width, 2)
 
     def forward(self, nodes: Tensor, adjacency: Tensor) -> Tensor:
         hidden = (adjacency @ self.first(nodes)).relu()
-        scores: Tensor = self.last(hidden)
-        return scores
+        return self.last(hidden)
 
 
 def graph_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """A class per node."""
     scores = model(batch["nodes"], batch["adjacency"])
     return F.cross_entropy(scores.flatten(0, 1), batch["labels"].flatten())
 
@@ -84,7 +69,6 @@ def line(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def regressor() -> nn.Module:
-    """One number."""
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1), nn.Flatten(0))
 
 
@@ -120,7 +104,6 @@ class Pair(NamedTuple):
 
 
 def stacked(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Inputs and labels."""
     x, labels = zip(*samples, strict=True)
     return torch.stack(x), torch.stack(labels)
 
@@ -131,96 +114,78 @@ def as_record(samples: list[tuple[Tensor, Tensor]]) -> Record:
 
 
 def as_pair(samples: list[tuple[Tensor, Tensor]]) -> Pair:
-    """Without."""
     return Pair(*stacked(samples))
 
 
 def named_step(model: nn.Module, batch: Any) -> Tensor:
-    """Of both."""
     return F.cross_entropy(model(batch.x), batch.label)
 
 
-def samples(count: int, seed: int) -> Any:
-    """A torch data set of points."""
-    return TensorDataset(*points(count, seed))
-
-
-def on_samples(name: str, collate_fn: Any) -> Workload:
+def on_samples(name: str, collate_fn: Any) -> Specimen:
     """Points that are put together by a function of one's own."""
-    data = Dataset("points", samples(64, 1), samples(32, 2), collate_fn=collate_fn)
-    return Workload(name=name, model=classifier, data=data, step=named_step)
+    data = Dataset(
+        "points",
+        TensorDataset(*points(64, 1)),
+        TensorDataset(*points(32, 2)),
+        collate_fn=collate_fn,
+    )
+    probes = ("0.weight:grad:norm",)
+    return kind(name, model=mlp, data=data, step=named_step, probes=probes)
 
 
-KINDS = {
-    "graph-convolution": Specimen(
-        workload=Workload(
-            name="graph-convolution",
-            model=GraphNet,
-            data=Dataset("graphs", Graphs(64, 1), Graphs(32, 2)),
-            step=graph_step,
-        ),
+LOADER = DataLoader(TensorDataset(*points(160, 1)), batch_size=4, shuffle=True, num_workers=2)
+
+
+KINDS = (
+    kind(
+        "graph-convolution",
+        model=GraphNet,
+        data=Dataset("graphs", graphs(64, 1), graphs(32, 2)),
+        step=graph_step,
         probes=("first:grad_output:norm",),
     ),
-    "sparse-embeddings": Specimen(
-        workload=Workload(
-            name="sparse-embeddings",
-            model=Recommender,
-            data=Dataset("ratings", *splits(ratings, 200)),
-            loss=F.mse_loss,
-            metrics={},
-        ),
+    kind(
+        "sparse-embeddings",
+        model=Recommender,
+        data=Dataset("ratings", *splits(ratings, 200)),
+        loss=F.mse_loss,
+        metrics={},
         settings={"optimizer": "sgd", "epochs": 2},
         vary={"lr": [0.2, 0.5]},
         probes=("users:activation:std",),
     ),
-    "regression": Specimen(
-        workload=Workload(
-            name="regression",
-            model=regressor,
-            data=Dataset("line", *splits(line)),
-            loss=F.mse_loss,
-            metrics={"rmse": OfWholeSet(rmse, higher_is_better=False)},
-        ),
+    kind(
+        "regression",
+        model=regressor,
+        data=Dataset("line", *splits(line)),
+        loss=F.mse_loss,
+        metrics={"rmse": OfWholeSet(rmse, higher_is_better=False)},
         probes=("2:activation:mean",),
     ),
-    "torchmetrics": Specimen(
-        workload=Workload(
-            name="torchmetrics",
-            model=classifier,
-            data=Dataset("points", *splits(points)),
-            loss=F.cross_entropy,
-            metrics={"auroc": MulticlassAUROC(2)},
-        ),
+    kind(
+        "torchmetrics",
+        model=mlp,
+        data=Dataset("points", *splits(points)),
+        loss=F.cross_entropy,
+        metrics={"auroc": MulticlassAUROC(2)},
         probes=("1:activation:dead_fraction",),
     ),
-    "iterable-dataset": Specimen(
-        workload=Workload(
-            name="iterable-dataset",
-            model=classifier,
-            data=Dataset("stream", Stream(64, 1), Stream(32, 2)),
-            loss=F.cross_entropy,
-        ),
+    kind(
+        "iterable-dataset",
+        model=mlp,
+        data=Dataset("stream", Stream(64, 1), Stream(32, 2)),
+        loss=F.cross_entropy,
         probes=("0.weight:grad:norm",),
     ),
-    "loader-with-workers": Specimen(
-        workload=Workload(
-            name="loader-with-workers",
-            model=classifier,
-            data=Dataset(
-                "points",
-                DataLoader(samples(160, 1), batch_size=4, shuffle=True, num_workers=2),
-                Split(*points(32, 2)),
-            ),
-            loss=F.cross_entropy,
-        ),
+    kind(
+        "loader-with-workers",
+        model=mlp,
+        data=Dataset("points", LOADER, Split(*points(32, 2))),
+        loss=F.cross_entropy,
         vary={"batch_size": [8, 16]},
         settings={"lr": 0.02},
         probes=("0.weight:grad:norm",),
     ),
-    "dataclass-batch": Specimen(
-        workload=on_samples("dataclass-batch", as_record), probes=("0.weight:grad:norm",)
-    ),
-    "named-tuple-batch": Specimen(
-        workload=on_samples("named-tuple-batch", as_pair), probes=("0.weight:grad:norm",)
-    ),
-}
+    on_samples("dataclass-batch", as_record),
+    on_samples("named-tuple-batch", as_pair),
+)

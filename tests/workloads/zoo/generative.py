@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab import Dataset, Split, Workload
-from zoo.specimen import Specimen, drawn, images, points, splits
+from trainlab import Dataset, Split
+from zoo.specimen import drawn, images, kind, points, splits
 
 
 def same(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -20,20 +20,8 @@ def same(count: int, seed: int) -> tuple[Tensor, Tensor]:
     return x, x
 
 
-class Points(torch.utils.data.Dataset[Tensor]):
-    """The points alone: a batch is one tensor."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        self.points = same(count, seed)[0]
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    def __getitem__(self, row: int) -> Tensor:
-        return self.points[row]
-
-
-POINTS = Dataset("points", Points(64, 1), Points(32, 2))
+POINTS = Dataset("points", list(same(64, 1)[0]), list(same(32, 2)[0]))
+"""The points alone: a batch is one tensor."""
 
 
 def autoencoder(code: int = 2) -> nn.Module:
@@ -67,7 +55,6 @@ def elbo_step(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
 
 
 def adversaries(width: int = 16) -> dict[str, nn.Module]:
-    """By name."""
     return {
         "generator": nn.Sequential(nn.Linear(2, width), nn.ReLU(), nn.Linear(width, 8)),
         "critic": nn.Sequential(nn.Linear(8, width), nn.LeakyReLU(0.2), nn.Linear(width, 1)),
@@ -75,7 +62,6 @@ def adversaries(width: int = 16) -> dict[str, nn.Module]:
 
 
 def adams(models: nn.ModuleDict, settings: Any) -> dict[str, torch.optim.Optimizer]:
-    """One each."""
     return {
         name: torch.optim.Adam(one.parameters(), lr=settings.start_lr, betas=(0.5, 0.9))
         for name, one in models.items()
@@ -83,7 +69,6 @@ def adams(models: nn.ModuleDict, settings: Any) -> dict[str, torch.optim.Optimiz
 
 
 def judged(critic: nn.Module, x: Tensor, is_real: bool) -> Tensor:
-    """How wrong the critic is."""
     scores = critic(x)
     return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, float(is_real)))
 
@@ -106,7 +91,6 @@ def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 
 
 def gan_test(models: nn.ModuleDict, real: Tensor) -> dict[str, Tensor]:
-    """On fresh noise."""
     made = models["generator"](torch.randn(len(real), 2, device=real.device))
     loss = judged(models["critic"], real, True) + judged(models["critic"], made, False)
     return {"loss": loss, "spread": made.std()}
@@ -139,8 +123,7 @@ def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 def penalised_test(models: nn.ModuleDict, real: Tensor) -> Tensor:
     """The distance as the critic sees it; a test has no gradients and so no penalty."""
     made = models["generator"](torch.randn(len(real), 2, device=real.device))
-    distance: Tensor = models["critic"](made).mean() - models["critic"](real).mean()
-    return distance
+    return models["critic"](made).mean() - models["critic"](real).mean()
 
 
 class Denoiser(nn.Module):
@@ -152,8 +135,7 @@ class Denoiser(nn.Module):
 
     def forward(self, x: Tensor, time: Tensor) -> Tensor:
         angle = math.pi * time
-        noise: Tensor = self.out(F.silu(self.into(torch.cat([x, angle.sin(), angle.cos()], 1))))
-        return noise
+        return self.out(F.silu(self.into(torch.cat([x, angle.sin(), angle.cos()], 1))))
 
 
 def denoising_step(model: nn.Module, x: Tensor) -> Tensor:
@@ -180,14 +162,12 @@ class Triplets(torch.utils.data.Dataset[tuple[Tensor, Tensor, Tensor]]):
 
 
 def embedder() -> nn.Module:
-    """Images to four numbers."""
     return nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 4)
     )
 
 
 def triplet_step(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    """The same network three times."""
     return F.triplet_margin_loss(*map(model, batch))
 
 
@@ -226,68 +206,67 @@ def contrast_step(models: Any, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor
 
 VIEWS = Dataset("views", two_views(64, 1), two_views(32, 2))
 
-KINDS = {
-    "autoencoder": Specimen(
-        workload=Workload(
-            name="autoencoder",
-            model=autoencoder,
-            data=Dataset("plane", *splits(same)),
-            loss=F.mse_loss,
-            metrics={},
-        ),
+KINDS = (
+    kind(
+        "autoencoder",
+        model=autoencoder,
+        data=Dataset("plane", *splits(same)),
+        loss=F.mse_loss,
+        metrics={},
         vary={"code": [1, 2]},
         settings={"lr": 0.01},
         probes=("2:activation:std",),
     ),
-    "vae": Specimen(
-        workload=Workload(name="vae", model=VariationalAutoencoder, data=POINTS, step=elbo_step),
+    kind(
+        "vae",
+        model=VariationalAutoencoder,
+        data=POINTS,
+        step=elbo_step,
         probes=("decoder:grad_output:norm",),
     ),
-    "gan": Specimen(
-        workload=Workload(
-            name="gan",
-            model=adversaries,
-            data=POINTS,
-            update=gan_update,
-            evaluate=gan_test,
-            optimizer=adams,
-        ),
+    kind(
+        "gan",
+        model=adversaries,
+        data=POINTS,
+        update=gan_update,
+        evaluate=gan_test,
+        optimizer=adams,
         probes=("critic.*:grad:norm",),
         learns=False,
         is_fast=True,
     ),
-    "gradient-penalty": Specimen(
-        workload=Workload(
-            name="gradient-penalty",
-            model=adversaries,
-            data=POINTS,
-            update=penalised_update,
-            evaluate=penalised_test,
-            optimizer=adams,
-        ),
+    kind(
+        "gradient-penalty",
+        model=adversaries,
+        data=POINTS,
+        update=penalised_update,
+        evaluate=penalised_test,
+        optimizer=adams,
         probes=("critic.*:grad:norm",),
         learns=False,
     ),
-    "diffusion": Specimen(
-        workload=Workload(name="diffusion", model=Denoiser, data=POINTS, step=denoising_step),
+    kind(
+        "diffusion",
+        model=Denoiser,
+        data=POINTS,
+        step=denoising_step,
         settings={"epochs": 4},
         probes=("out:activation:std",),
     ),
-    "triplets": Specimen(
-        workload=Workload(
-            name="triplets",
-            model=embedder,
-            data=Dataset("triplets", Triplets(64, 1), Triplets(32, 2)),
-            step=triplet_step,
-        ),
+    kind(
+        "triplets",
+        model=embedder,
+        data=Dataset("triplets", Triplets(64, 1), Triplets(32, 2)),
+        step=triplet_step,
         settings={"epochs": 2},
         probes=("0:grad:norm",),
     ),
-    "contrastive": Specimen(
-        workload=Workload(
-            name="contrastive", model=encoder_and_temperature, data=VIEWS, step=contrast_step
-        ),
+    kind(
+        "contrastive",
+        model=encoder_and_temperature,
+        data=VIEWS,
+        step=contrast_step,
         settings={"epochs": 2},
         probes=("loss.log_scale:weight:mean",),
     ),
-}
+)

@@ -7,22 +7,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from trainlab import Dataset, Workload
-from zoo.specimen import Specimen, points, splits
+from trainlab import Dataset
+from zoo.specimen import Specimen, kind, points, splits
 
 POINTS = Dataset("points", *splits(points))
 
 
 class Net(nn.Module):
-    """What several kinds are made of."""
-
     def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.first, self.last = nn.Linear(8, width), nn.Linear(width, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.last(torch.relu(self.first(x)))
-        return scores
+        return self.last(torch.relu(self.first(x)))
 
 
 def compiled(width: int = 16) -> Any:
@@ -31,7 +28,6 @@ def compiled(width: int = 16) -> Any:
 
 
 def scripted(width: int = 16) -> Any:
-    """In TorchScript."""
     return torch.jit.script(Net(width))
 
 
@@ -40,8 +36,7 @@ class Checkpointed(Net):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden: Any = checkpoint(lambda x: torch.relu(self.first(x)), x, use_reentrant=False)
-        scores: Tensor = self.last(hidden)
-        return scores
+        return self.last(hidden)
 
 
 class Sign(torch.autograd.Function):
@@ -62,8 +57,7 @@ class Binary(Net):
     """Its hidden units are on or off."""
 
     def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.last(Sign.apply(self.first(x)))
-        return scores
+        return self.last(Sign.apply(self.first(x)))
 
 
 class FakeQuantised(nn.Linear):
@@ -81,7 +75,6 @@ class FakeQuantised(nn.Linear):
 
 
 def quantised() -> nn.Module:
-    """Trained as it will run."""
     return nn.Sequential(FakeQuantised(8, 16), nn.ReLU(), FakeQuantised(16, 2))
 
 
@@ -137,8 +130,7 @@ class Spectral(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         spectrum = torch.fft.rfft(x)[:, None] * self.filters
-        scores: Tensor = self.last(torch.fft.irfft(spectrum, n=8).flatten(1).relu())
-        return scores
+        return self.last(torch.fft.irfft(spectrum, n=8).flatten(1).relu())
 
 
 class Tuned(nn.Module):
@@ -150,8 +142,7 @@ class Tuned(nn.Module):
         self.neck, self.head = nn.Linear(32, 16), nn.Linear(16, 2)
 
     def forward(self, x: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.neck(self.backbone(x).relu()).relu())
-        return scores
+        return self.head(self.neck(self.backbone(x).relu()).relu())
 
 
 def groups_and_schedule(model: Any, settings: Any) -> Any:
@@ -164,55 +155,46 @@ def groups_and_schedule(model: Any, settings: Any) -> Any:
     return optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99), "step"
 
 
-def on_points(name: str, model: Any, **fields: Any) -> Workload:
+def on_points(name: str, model: Any, *probes: str, **asked: Any) -> Specimen:
     """A classifier of points."""
-    return Workload(name=name, model=model, data=POINTS, loss=F.cross_entropy, **fields)
+    return kind(name, model=model, data=POINTS, loss=F.cross_entropy, probes=probes, **asked)
 
 
-KINDS = {
-    "compiled-model": Specimen(
-        workload=on_points("compiled-model", compiled), probes=("*weight:grad:norm",)
-    ),
-    "scripted-model": Specimen(
-        workload=on_points("scripted-model", scripted), probes=("*weight:grad:norm",)
-    ),
-    "checkpointing": Specimen(
-        workload=on_points("checkpointing", Checkpointed), probes=("last:grad_output:norm",)
-    ),
-    "own-autograd-function": Specimen(
-        workload=on_points("own-autograd-function", Binary), probes=("first:grad_output:norm",)
-    ),
-    "quantisation-aware": Specimen(
-        workload=on_points("quantisation-aware", quantised), probes=("0:activation:std",)
-    ),
-    "mixture-of-experts": Specimen(
-        workload=on_points("mixture-of-experts", Experts),
+KINDS = (
+    on_points("compiled-model", compiled, "*weight:grad:norm"),
+    on_points("scripted-model", scripted, "*weight:grad:norm"),
+    on_points("checkpointing", Checkpointed, "last:grad_output:norm"),
+    on_points("own-autograd-function", Binary, "first:grad_output:norm"),
+    on_points("quantisation-aware", quantised, "0:activation:std"),
+    on_points(
+        "mixture-of-experts",
+        Experts,
+        "gate:activation:std",
         vary={"experts": [2, 3]},
         settings={"lr": 0.02, "epochs": 2},
-        probes=("gate:activation:std",),
     ),
-    "early-exit": Specimen(
-        workload=on_points("early-exit", EarlyExit),
+    on_points(
+        "early-exit",
+        EarlyExit,
+        "layers.0:activation:std",
         vary={"sure": [0.6, 0.9]},
         settings={"lr": 0.01, "epochs": 2},
-        probes=("layers.0:activation:std",),
     ),
-    "lazy-modules": Specimen(
-        workload=on_points("lazy-modules", lazy), probes=("0:activation:std", "2.weight:grad:norm")
-    ),
-    "complex-weights": Specimen(
-        workload=on_points("complex-weights", Spectral), probes=("last:activation:std",)
-    ),
-    "frozen-backbone": Specimen(
-        workload=on_points("frozen-backbone", Tuned, optimizer=groups_and_schedule),
+    on_points("lazy-modules", lazy, "0:activation:std", "2.weight:grad:norm"),
+    on_points("complex-weights", Spectral, "last:activation:std"),
+    on_points(
+        "frozen-backbone",
+        Tuned,
+        "neck.weight:update:norm",
+        optimizer=groups_and_schedule,
         vary={"lr": [0.05, 0.1]},
         settings={"epochs": 2},
-        probes=("neck.weight:update:norm",),
     ),
-    "average-accumulate-warmup": Specimen(
-        workload=on_points("average-accumulate-warmup", Net),
+    on_points(
+        "average-accumulate-warmup",
+        Net,
+        "first.weight:grad:norm",
         vary={"ema": [0.5, 0.9]},
         settings={"accumulate": 2, "warmup_steps": 3, "lr": 0.05, "epochs": 3},
-        probes=("first.weight:grad:norm",),
     ),
-}
+)

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
 
-from trainlab import Dataset, Workload
-from zoo.specimen import Specimen, drawn
+from trainlab import Dataset
+from zoo.specimen import drawn, kind
 
 WORDS = 12
 MASK = 0
@@ -21,11 +21,6 @@ def text(count: int, seed: int) -> Tensor:
     draw = drawn(seed)
     steps = 1 + (torch.rand(count, generator=draw) < 0.1).long()
     return 1 + steps.cumsum(0) % (WORDS - 1)
-
-
-def sentences(count: int, seed: int, length: int = 8) -> Tensor:
-    """A row each."""
-    return text(count * length, seed).view(count, length)
 
 
 class Windows:
@@ -63,20 +58,12 @@ def carried_step(model: nn.Module, batch: tuple[Tensor, Tensor], carried: dict[s
     return {"loss": loss, "perplexity": loss.detach().exp()}
 
 
-class Reviews(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
+def reviews(count: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     """Series of 2 to 8 words; the class is whether high words prevail."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        draw = drawn(seed)
-        lengths = torch.randint(2, 9, (count,), generator=draw).tolist()
-        self.rows = [torch.randint(1, WORDS, (n,), generator=draw) for n in lengths]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
-        words = self.rows[row]
-        return words, (words.float().mean() > WORDS / 2).long()
+    draw = drawn(seed)
+    lengths = torch.randint(2, 9, (count,), generator=draw).tolist()
+    rows = [torch.randint(1, WORDS, (n,), generator=draw) for n in lengths]
+    return [(words, (words.float().mean() > WORDS / 2).long()) for words in rows]
 
 
 def padded(samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
@@ -103,8 +90,7 @@ class Reader(nn.Module):
         packed = pack_padded_sequence(
             self.words(words), lengths.cpu(), batch_first=True, enforce_sorted=False
         )
-        scores: Tensor = self.scores(self.lstm(packed)[1][0][-1])
-        return scores
+        return self.scores(self.lstm(packed)[1][0][-1])
 
 
 def padded_step(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -115,21 +101,13 @@ def padded_step(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]
 
 
 def is_right(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Per sample."""
     return outputs.argmax(1) == targets
 
 
-class Sentences(torch.utils.data.Dataset[dict[str, Tensor]]):
-    """Rows of words as mappings, as tokenizers give them."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        self.rows = sentences(count, seed)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, row: int) -> dict[str, Tensor]:
-        return {"input_ids": self.rows[row], "attention_mask": torch.ones(self.rows.shape[1])}
+def tokenized(count: int, seed: int) -> list[dict[str, Tensor]]:
+    """Rows of 8 words as mappings, as tokenizers give them."""
+    rows = text(count * 8, seed).view(count, 8)
+    return [{"input_ids": row, "attention_mask": torch.ones(8)} for row in rows]
 
 
 class Attention(nn.Module):
@@ -143,8 +121,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         parts = self.mixed(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(*parts, is_causal=self.causal)
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
-        return out
+        return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class Transformer(nn.Module):
@@ -163,12 +140,10 @@ class Transformer(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         x = self.words(words) + self.positions.weight[: words.shape[1]]
         x = x + self.attention(self.norm1(x))
-        scores: Tensor = self.scores(x + self.mlp(self.norm2(x)))
-        return scores
+        return self.scores(x + self.mlp(self.norm2(x)))
 
 
 def causal_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """Every word from those before it."""
     words = batch["input_ids"]
     scores = model(words[:, :-1])
     return F.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
@@ -203,8 +178,7 @@ class Translator(nn.Module):
         if self.training:
             start = torch.zeros_like(target[:, :1])
             hidden, _ = self.writes(self.words(torch.cat([start, target[:, :-1]], 1)), state)
-            scores: Tensor = self.scores(hidden)
-            return scores
+            return self.scores(hidden)
         word, written = torch.zeros_like(target[:, :1]), []
         for _ in range(target.shape[1]):
             hidden, state = self.writes(self.words(word), state)
@@ -214,68 +188,64 @@ class Translator(nn.Module):
 
 
 def translation_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """The target is the source read backwards."""
     source = batch["input_ids"][:, :4]
     target = source.flip(1)
     return F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
 
 
-SENTENCES = Dataset("sentences", Sentences(64, 1), Sentences(32, 2))
+TEXT = Dataset("text", Windows(400, 1), Windows(200, 2))
+SENTENCES = Dataset("sentences", tokenized(64, 1), tokenized(32, 2))
 
-
-KINDS = {
-    "lstm-language-model": Specimen(
-        workload=Workload(
-            name="lstm-language-model",
-            model=WordModel,
-            data=Dataset("text", Windows(400, 1), Windows(200, 2)),
-            step=carried_step,
-        ),
+KINDS = (
+    kind(
+        "lstm-language-model",
+        model=WordModel,
+        data=TEXT,
+        step=carried_step,
         vary={"clip_grad_norm": [0.25, 1.0]},
         settings={"lr": 0.02},
         probes=("lstm:activation:std", "lstm:grad:norm"),
         is_fast=True,
     ),
-    "weight-tying": Specimen(
-        workload=Workload(
-            name="weight-tying",
-            model=WordModel,
-            data=Dataset("text", Windows(400, 1), Windows(200, 2)),
-            step=carried_step,
-        ),
+    kind(
+        "weight-tying",
+        model=WordModel,
+        data=TEXT,
+        step=carried_step,
         vary={"tied": [False, True]},
         settings={"lr": 0.02},
         probes=("words.weight:grad:norm",),
     ),
-    "padded-lstm": Specimen(
-        workload=Workload(
-            name="padded-lstm",
-            model=Reader,
-            data=Dataset("reviews", Reviews(64, 1), Reviews(32, 2), collate_fn=padded),
-            step=padded_step,
-            metrics={"right": is_right},
-        ),
+    kind(
+        "padded-lstm",
+        model=Reader,
+        data=Dataset("reviews", reviews(64, 1), reviews(32, 2), collate_fn=padded),
+        step=padded_step,
+        metrics={"right": is_right},
         settings={"epochs": 2},
         probes=("scores:grad_output:norm",),
     ),
-    "gpt": Specimen(
-        workload=Workload(name="gpt", model=Transformer, data=SENTENCES, step=causal_step),
+    kind(
+        "gpt",
+        model=Transformer,
+        data=SENTENCES,
+        step=causal_step,
         vary={"heads": [1, 2]},
         settings={"lr": 0.01},
         probes=("attention.mixed:activation:std", "mlp.*:grad:norm"),
-        is_fast=True,
     ),
-    "masked-language-model": Specimen(
-        workload=Workload(
-            name="masked-language-model",
-            model=reading_both_ways,
-            data=SENTENCES,
-            step=masked_step,
-        ),
+    kind(
+        "masked-language-model",
+        model=reading_both_ways,
+        data=SENTENCES,
+        step=masked_step,
         probes=("attention:grad_output:norm",),
     ),
-    "seq2seq": Specimen(
-        workload=Workload(name="seq2seq", model=Translator, data=SENTENCES, step=translation_step),
+    kind(
+        "seq2seq",
+        model=Translator,
+        data=SENTENCES,
+        step=translation_step,
         probes=("writes:activation:std",),
     ),
-}
+)

@@ -1,7 +1,7 @@
 """One kind of model, and how the zoo asks for it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +15,33 @@ class Specimen:
     """A workload, the two cells it is trained in, and what is watched."""
 
     workload: Workload
-    vary: Mapping[str, Sequence[Any]] = field(default_factory=lambda: {"lr": [0.01, 0.02]})
-    probes: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    learns: bool = True
+    vary: Mapping[str, Sequence[Any]]
+    settings: Mapping[str, Any]
+    probes: tuple[str, ...]
+    learns: bool
     """Whether its test loss must fall; an adversarial one need not."""
-    is_fast: bool = False
+    is_fast: bool
     """Whether it stands for its family in the fast run."""
+
+
+def kind(
+    name: str,
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    probes: tuple[str, ...] = (),
+    learns: bool = True,
+    is_fast: bool = False,
+    **fields: Any,
+) -> Specimen:
+    return Specimen(
+        workload=Workload(name=name, **fields),
+        vary=vary or {"lr": [0.01, 0.02]},
+        settings=settings or {},
+        probes=probes,
+        learns=learns,
+        is_fast=is_fast,
+    )
 
 
 def drawn(seed: int) -> torch.Generator:
@@ -48,5 +68,4 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def splits(make: Any, train: int = 64, test: int = 32) -> tuple[Split, Split]:
-    """Both splits of what a function draws."""
     return Split(*make(train, 1)), Split(*make(test, 2))

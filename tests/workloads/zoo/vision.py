@@ -4,17 +4,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab import Dataset, Workload
-from zoo.specimen import Specimen, images, points, splits
+from trainlab import Dataset
+from zoo.specimen import images, kind, points, splits
+
+POINTS, BARS = Dataset("points", *splits(points)), Dataset("bars", *splits(images))
 
 
 def mlp(hidden: int = 16) -> nn.Module:
-    """Two linear layers."""
     return nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, 2))
 
 
 def cnn() -> nn.Module:
-    """Two convolutions and a pool."""
     return nn.Sequential(
         *(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
         *(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2)),
@@ -72,8 +72,7 @@ class VisionTransformer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.patches(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.token.expand(len(x), -1, -1), tokens], dim=1)
-        scores: Tensor = self.head(self.encoder(tokens + self.positions)[:, 0])
-        return scores
+        return self.head(self.encoder(tokens + self.positions)[:, 0])
 
 
 class TwoHeads(nn.Module):
@@ -90,7 +89,6 @@ class TwoHeads(nn.Module):
 
 
 def both_tasks(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-    """The classes' loss and the sizes', added."""
     side = F.cross_entropy(outputs["side"], targets[:, 0].long())
     return side + F.mse_loss(outputs["size"], targets[:, 1])
 
@@ -102,59 +100,44 @@ def two_tasks(count: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def side_is_right(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
-    """Per sample."""
     return outputs["side"].argmax(1) == targets[:, 0].long()
 
 
-KINDS = {
-    "mlp": Specimen(
-        workload=Workload(
-            name="mlp",
-            model=mlp,
-            data=Dataset("points", *splits(points)),
-            loss=F.cross_entropy,
-        ),
+FLIPPED = Dataset("flipped bars", Flipped(64, 1, True), Flipped(32, 2, False), drop_last=True)
+KINDS = (
+    kind(
+        "mlp",
+        model=mlp,
+        data=POINTS,
+        loss=F.cross_entropy,
         vary={"hidden": [4, 16]},
         settings={"lr": 0.05},
         probes=("1:activation:dead_fraction", "*.weight:grad:norm"),
         is_fast=True,
     ),
-    "cnn": Specimen(
-        workload=Workload(
-            name="cnn", model=cnn, data=Dataset("bars", *splits(images)), loss=F.cross_entropy
-        ),
-        probes=("type=Conv2d:activation:std",),
-    ),
-    "resnet": Specimen(
-        workload=Workload(
-            name="resnet",
-            model=resnet,
-            data=Dataset(
-                "flipped bars", Flipped(64, 1, True), Flipped(32, 2, False), drop_last=True
-            ),
-            loss=F.cross_entropy,
-        ),
+    kind("cnn", model=cnn, data=BARS, loss=F.cross_entropy, probes=("type=Conv2d:activation:std",)),
+    kind(
+        "resnet",
+        model=resnet,
+        data=FLIPPED,
+        loss=F.cross_entropy,
         settings={"epochs": 3},
         probes=("1:grad_output:norm",),
     ),
-    "vit": Specimen(
-        workload=Workload(
-            name="vit",
-            model=VisionTransformer,
-            data=Dataset("bars", *splits(images)),
-            loss=F.cross_entropy,
-        ),
+    kind(
+        "vit",
+        model=VisionTransformer,
+        data=BARS,
+        loss=F.cross_entropy,
         settings={"epochs": 3},
         probes=("encoder:grad_output:norm",),
     ),
-    "multi-task": Specimen(
-        workload=Workload(
-            name="multi-task",
-            model=TwoHeads,
-            data=Dataset("two tasks", *splits(two_tasks)),
-            loss=both_tasks,
-            metrics={"side": side_is_right},
-        ),
+    kind(
+        "multi-task",
+        model=TwoHeads,
+        data=Dataset("two tasks", *splits(two_tasks)),
+        loss=both_tasks,
+        metrics={"side": side_is_right},
         probes=("trunk:grad_output:norm",),
     ),
-}
+)
