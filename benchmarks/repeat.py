@@ -60,7 +60,7 @@ def timed_study(device: str) -> Study:
     asked["vary"].pop("device")
     asked["settings"] |= {"device": device, "data": "bundled"}
     asked["margins"] = {}
-    return resolve(checked_question({**asked, "learn": False}), BUILTIN["mnist-cnn"].facts)
+    return resolve(checked_question({**asked, "learn": False}), BUILTIN["mnist-cnn"])
 
 
 def lab(folder: Path, study: Study) -> Lab:

@@ -36,7 +36,7 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
         "cost": {"processes": 1},
         "learn": False,
     }
-    study = resolve(checked_question(values), BUILTIN["mnist-cnn"].facts)
+    study = resolve(checked_question(values), BUILTIN["mnist-cnn"])
     run = start_run(study, folder)
     environment = run.write_environment(capture(Path.cwd()))
     groups = [group for group in plan(study) if group.bench and not group.trials[0].again]

@@ -48,8 +48,7 @@ class Branching(nn.Module):
         self.turn += 1
         if float(hidden.detach().square().sum()) >= 0 and self.turn % 2:
             hidden = torch.tanh(hidden)
-        logits: Tensor = self.last(hidden)
-        return logits
+        return self.last(hidden)
 
 
 class Shared(nn.Module):
@@ -60,8 +59,7 @@ class Shared(nn.Module):
         self.shared, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.shared(self.shared(inputs)))
-        return logits
+        return self.last(self.shared(self.shared(inputs)))
 
 
 class InPlace(nn.Module):
@@ -77,8 +75,7 @@ class InPlace(nn.Module):
         self.relu(hidden)
         scaled = view * 2
         scaled[:, 0] = 1.0
-        logits: Tensor = self.last(scaled.flatten(1))
-        return logits
+        return self.last(scaled.flatten(1))
 
 
 class Residual(nn.Module):
@@ -90,8 +87,7 @@ class Residual(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = self.first(inputs)
-        logits: Tensor = self.last(hidden + self.branch(hidden))
-        return logits
+        return self.last(hidden + self.branch(hidden))
 
 
 class Recurrent(nn.Module):
@@ -102,8 +98,7 @@ class Recurrent(nn.Module):
         self.lstm, self.last = nn.LSTM(2, 8, num_layers=2, batch_first=True), nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.lstm(inputs.view(-1, 4, 2))[0][:, -1])
-        return logits
+        return self.last(self.lstm(inputs.view(-1, 4, 2))[0][:, -1])
 
 
 class Attending(nn.Module):
@@ -117,8 +112,7 @@ class Attending(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         tokens = inputs.view(-1, 2, 4)
         mixed = self.attention(query=tokens, key=tokens, value=tokens)[0]
-        logits: Tensor = self.last(mixed.flatten(1))
-        return logits
+        return self.last(mixed.flatten(1))
 
 
 class Encoding(nn.Module):
@@ -130,8 +124,7 @@ class Encoding(nn.Module):
         self.last = nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.encoder(inputs.view(-1, 2, 4)).flatten(1))
-        return logits
+        return self.last(self.encoder(inputs.view(-1, 2, 4)).flatten(1))
 
 
 class ScaledDotProduct(nn.Module):
@@ -144,8 +137,7 @@ class ScaledDotProduct(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         query, key, value = self.into(inputs.view(-1, 1, 2, 4)).chunk(3, dim=-1)
         mixed = F.scaled_dot_product_attention(query, key, value)
-        logits: Tensor = self.last(mixed.flatten(1))
-        return logits
+        return self.last(mixed.flatten(1))
 
 
 class Scale(nn.Module):
@@ -191,8 +183,7 @@ class Looping(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         for _ in range(50):
             inputs = self.again(inputs)
-        logits: Tensor = self.last(inputs)
-        return logits
+        return self.last(inputs)
 
 
 class Frozen(nn.Module):
@@ -203,8 +194,7 @@ class Frozen(nn.Module):
         self.first, self.last = nn.Linear(8, 8).requires_grad_(False), nn.Linear(8, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(self.first(inputs).relu())
-        return logits
+        return self.last(self.first(inputs).relu())
 
 
 class Convolving(nn.Module):
@@ -218,8 +208,7 @@ class Convolving(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = self.norm(self.back(self.grouped(self.into(inputs[:, None]))))
-        logits: Tensor = self.last(F.max_pool1d(hidden, 2).flatten(1))
-        return logits
+        return self.last(F.max_pool1d(hidden, 2).flatten(1))
 
 
 class Parametrized(nn.Module):
@@ -230,8 +219,7 @@ class Parametrized(nn.Module):
         self.last = weight_norm(nn.Linear(8, 3))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        logits: Tensor = self.last(inputs)
-        return logits
+        return self.last(inputs)
 
 
 class Checkpointed(nn.Module):
@@ -244,8 +232,7 @@ class Checkpointed(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden: Any = checkpoint(self.block, self.first(inputs), use_reentrant=True)
-        logits: Tensor = self.last(hidden)
-        return logits
+        return self.last(hidden)
 
 
 class Careless(nn.Module):
@@ -293,8 +280,7 @@ class Waiting(nn.Module):
         hidden = apply_busy(self.first(inputs), 0.0, 0.0)
         hidden = apply_busy(hidden, 0.004, 0.0)
         hidden = Busy.apply(hidden, 0.0, 0.004)
-        logits: Tensor = self.last(hidden)
-        return logits
+        return self.last(hidden)
 
 
 class Raising(nn.Module):
@@ -307,8 +293,7 @@ class Raising(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         self.calls_left -= 1
         self.layers[1].fails = self.calls_left == 0
-        logits: Tensor = self.layers(inputs)
-        return logits
+        return self.layers(inputs)
 
 
 class Failing(nn.LogSoftmax):

@@ -9,7 +9,7 @@ from torch import nn
 
 from training import HomedSetup, MakeSetup, probed
 from trainlab.instruments.curve_writer import CurveWriter
-from trainlab.instruments.tensorboard import TensorBoard, image_grid
+from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.workloads.workload import Workload
 
 CURVES = [(part, name) for part in ("train", "test") for name in ("loss", "accuracy")]
@@ -87,12 +87,3 @@ def test_curves_are_identical_byte_for_byte_with_tensorboard_and_without(
         )
     assert curves[0] == curves[1]
     assert len(curves[0]) > 4
-
-
-def test_the_grid_keeps_every_pixel_in_reading_order() -> None:
-    many = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1)
-    assert image_grid(many)[0].tolist() == [
-        list(range(8)),
-        list(range(8, 16)),
-        [16, 17, 18, 19, 0, 0, 0, 0],
-    ]

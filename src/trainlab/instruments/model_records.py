@@ -130,16 +130,14 @@ def pictures_of(inputs: Sequence[object]) -> list[Picture]:
     images = [image for one in inputs if (image := _channels_last(one)) is not None]
     if len(images) != len(inputs) or not images:
         return []
-    if not any(image.is_floating_point() for image in images):
-        are_bytes = all(int(image.min()) >= 0 and int(image.max()) <= 255 for image in images)
-        return [_picture(image.float()) for image in images] if are_bytes else []
     values = torch.cat([image.double().flatten() for image in images])
     values = values[values.isfinite()]
-    if not len(values):
+    are_bytes = not any(image.is_floating_point() for image in images)
+    if not len(values) or (are_bytes and not 0 <= values.min() <= values.max() <= 255):
         return []
     low, high = float(values.min()), float(values.max())
-    if low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
+    if are_bytes or (low >= 0 and high <= 1):
+        low, high = 0.0, 255.0 if are_bytes else 1.0
     scale = 255 / (high - low) if high > low else 0.0
     return [
         _picture(((image.double() - low) * scale).nan_to_num(0.0, 255.0, 0.0).float())

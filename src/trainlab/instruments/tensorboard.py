@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
@@ -56,8 +55,8 @@ def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> Non
     )
 
 
-GRID_SIDE = 8
-"""The grid of sample inputs has this many rows and columns."""
+NUM_SAMPLES = 64
+"""Of inputs that are drawn, eight in a row."""
 HYPER_PARAMETERS = ("batch_size", "epochs", "optimizer", "precision")
 """Settings shown beside what the study varies: TensorBoard's table begins with the first few of all."""
 DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
@@ -83,7 +82,9 @@ class TensorBoard(Instrument):
                 return
             self._writer = SummaryWriter(str(self._path))
             if self._shows_samples:
-                self._write_samples()
+                inputs = view.stored_inputs(NUM_SAMPLES)
+                if inputs is not None and inputs.dim() == 4 and inputs.shape[1] in (1, 3):
+                    self._writer.add_images("samples/test", inputs, 0)
             self._write_graph()
 
     def point_logged(self, point: Point) -> None:
@@ -112,11 +113,6 @@ class TensorBoard(Instrument):
         with writing(self._path):
             for name, value in values.items():
                 self._writer.add_scalar(name, value, point.samples)
-
-    def _write_samples(self) -> None:
-        inputs = self._view.stored_inputs(GRID_SIDE**2)
-        if inputs is not None and inputs.dim() == 4 and inputs.shape[1] in (1, 3):
-            self._writer.add_image("samples/test", image_grid(inputs), 0)
 
     def _write_graph(self) -> None:
         view = self._view
@@ -149,27 +145,12 @@ class TensorBoard(Instrument):
         metrics = {metric_tag(name): value for name, value in progress.final.items() if "/" in name}
         if not metrics:
             return
-        values = self._hyper_parameters()
-        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
-        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
-            self._writer._get_file_writer().add_summary(summary)
-
-    def _hyper_parameters(self) -> dict[str, Any]:
-        """What the trial was asked to do, by name."""
+        # What the trial was asked to do.
         trial, settings = self._view.trial, self._view.trial.settings
         values: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
         values |= settings.optimizer_options | settings.model | trial.levels
         values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
         values["device"] = str(self._view.device)
-        return values
-
-
-def image_grid(images: Tensor) -> Tensor:
-    """Images (n, channels, height, width) as one picture, row by row; missing ones stay black."""
-    _, channels, height, width = images.shape
-    columns = min(GRID_SIDE, len(images))
-    rows = -(-len(images) // columns)
-    tiles = images.new_zeros(rows * columns, channels, height, width)
-    tiles[: len(images)] = images
-    grid = tiles.view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
-    return grid.reshape(channels, rows * height, columns * width)
+        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
+        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
+            self._writer._get_file_writer().add_summary(summary)

@@ -303,7 +303,7 @@ def check_without_torch(
 def facts_of(question: Question, load: "Loader | None" = None) -> WorkloadFacts:
     """A built-in workload's facts are in the catalogue; a user's own workload is loaded for them."""
     if question.workload in BUILTIN:
-        return BUILTIN[question.workload].facts
+        return BUILTIN[question.workload]
     from trainlab.train.loader import Loader
 
     return (load or Loader()).workload(question.workload).facts

@@ -9,8 +9,6 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from trainlab.record.schema import FileRecord, Note, Record
 
 Mode = Literal["train", "inference"]
-StepMs = Annotated[float, Field(ge=1e-9, le=1e12)]
-"""Of a step: less than a picosecond, or thirty years, was never measured."""
 
 QUIET_OTHERS_CORES = 0.3
 QUIET_STOLEN_CORES = 0.1
@@ -89,7 +87,7 @@ class CostRecord(StepRecord):
     """In order; steps without phase marks (bare) and with them (marked) alternate."""
     round_steps: int = 0
     """Bare steps, and marked ones, of a round in runs from before turns."""
-    step_ms: Annotated[list[StepMs], Field(min_length=1)]
+    step_ms: Annotated[list[PositiveFloat], Field(min_length=1)]
     """Bare steps: the only source of a reported time."""
     last_ms: list[float] = []
     """Steps on the smaller last batch of an epoch; empty where there is none."""

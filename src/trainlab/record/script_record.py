@@ -1,14 +1,10 @@
 """watched.json and diagnosis.json: what a script was seen to do, and what limits it."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.record.schema import FileRecord, Record
-
-Count = Annotated[int, Field(ge=0, le=2**53)]
-Amount = Annotated[float, Field(ge=0, le=1e15)]
-"""Of seconds, milliseconds or bytes: more was never measured, and sums stay finite."""
 
 
 class LoaderRow(Record):
@@ -18,14 +14,14 @@ class LoaderRow(Record):
     num_samples: int | None
     """Of its data set; None where that has no length."""
     num_batches: int | None
-    num_workers: Count
+    num_workers: NonNegativeInt
     pin_memory: bool
     order: str
     """`shuffled`, `in order`, or `own` for a sampler of the script's."""
     drop_last: bool
-    num_given: Count
+    num_given: NonNegativeInt
     """Batches it gave."""
-    num_passes: Count
+    num_passes: NonNegativeInt
     """Passes over it that began."""
     is_trained_on: bool
     begins_alike: bool | None = None
@@ -36,7 +32,7 @@ class ModelRow(Record):
     """A module with weights that the script called itself."""
 
     name: str
-    num_parameters: Count
+    num_parameters: NonNegativeInt
     devices: list[str]
     dtypes: list[str]
     is_compiled: bool
@@ -50,7 +46,7 @@ class OptimizerRow(Record):
     """At its first update."""
     code: str
     """`fused`, `foreach`, `loop`, or `auto`: torch's choice."""
-    num_steps: Count
+    num_steps: NonNegativeInt
 
 
 class StatementRow(Record):
@@ -59,7 +55,7 @@ class StatementRow(Record):
     line: PositiveInt
     """Where it begins."""
     text: str
-    samples: dict[str, Count]
+    samples: dict[str, NonNegativeInt]
     """By part; `logging`: between torch's calls, where something was written."""
 
 
@@ -68,28 +64,28 @@ class GrowingRow(Record):
 
     name: str
     """As the script calls it: `history` or `self.history`."""
-    entries: Amount
+    entries: NonNegativeFloat
     """Added per update."""
-    tensor_bytes: Count
+    tensor_bytes: NonNegativeInt
     """Memory of the tensors that were added per update."""
 
 
 class WatchedRecord(FileRecord):
     """All that was seen, raw but for thinning."""
 
-    rank: Count = 0
+    rank: NonNegativeInt = 0
     """Which of the processes that torchrun started."""
     arguments: list[str]
-    num_steps: Count
-    num_backward: Count
-    num_evaluation_passes: Count
-    wall_s: Amount
+    num_steps: NonNegativeInt
+    num_backward: NonNegativeInt
+    num_evaluation_passes: NonNegativeInt
+    wall_s: NonNegativeFloat
     """From the start of the process to the end of the script."""
-    parts_s: dict[str, Amount]
+    parts_s: dict[str, NonNegativeFloat]
     """All of it, by part; `other` lies between the calls that were seen."""
     steps: list[PositiveInt]
     """The updates whose parts are kept: all, or evenly spaced ones of a long run."""
-    steps_ms: dict[str, list[Amount]]
+    steps_ms: dict[str, list[NonNegativeFloat]]
     """Milliseconds of each part of those."""
     losses: list[float | None]
     """What `backward` was called on, the first 20,000; null where that was not one finite number."""
@@ -99,22 +95,22 @@ class WatchedRecord(FileRecord):
     loaders: list[LoaderRow]
     models: list[ModelRow]
     optimizers: list[OptimizerRow]
-    memory: list[tuple[Count, Count]]
+    memory: list[tuple[NonNegativeInt, NonNegativeInt]]
     """Update and resident bytes of the process, several times a second."""
-    samples: dict[str, Count] = {}
+    samples: dict[str, NonNegativeInt] = {}
     """Looks at the script's stack, by part; none where it was not looked at."""
     statements: list[StatementRow] = []
     """Those seen most, in each look with those that called them."""
     growing: list[GrowingRow] = []
-    num_calls: Count
+    num_calls: NonNegativeInt
     """Calls of torch that were seen."""
-    call_us: Amount
+    call_us: NonNegativeFloat
     """What seeing one begin or end added, measured with a tiny loop at the end of the process."""
-    num_marks: Count = 0
+    num_marks: NonNegativeInt = 0
     """Calls of steps of which nothing else was seen: batches, backward passes, updates."""
-    mark_us: Amount = 0.0
+    mark_us: NonNegativeFloat = 0.0
     """What seeing one of those added."""
-    instruments_s: Amount = 0.0
+    instruments_s: NonNegativeFloat = 0.0
     """What curves, progress, TensorBoard and probes took; it is in no part."""
 
     @property

@@ -4,10 +4,10 @@ built-ins are described for help texts, tables and plans, and a file is read wit
 import ast
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainlab.errors import WorkloadError
 from trainlab.spec.base import name_hint
@@ -17,36 +17,14 @@ NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
 """Training samples of both data sets, by what `data` chooses."""
 
 
-@dataclass(frozen=True)
-class CatalogueEntry:
-    """A built-in workload: where its code is and what it starts from."""
+@dataclass(frozen=True, kw_only=True)
+class CatalogueEntry(WorkloadFacts):
+    """A built-in workload: what a study needs to know of it, and where its code is."""
 
-    name: str
     summary: str
     module: str
     images: str
     """The data set it learns from."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    model_defaults: Mapping[str, Any] = field(default_factory=dict)
-    """The parameters of its model, and what they are where they are not set."""
-    model_least: Mapping[str, int] = field(default_factory=dict)
-    """The least that parameters which are whole numbers may be."""
-    loss_parameters: tuple[str, ...] = ()
-    """What can be set of its loss."""
-
-    @property
-    def facts(self) -> WorkloadFacts:
-        """What a study needs to know of it."""
-        return WorkloadFacts(
-            name=self.name,
-            defaults=self.defaults,
-            parameters=tuple(self.model_defaults),
-            metrics=("accuracy",),
-            model_defaults=self.model_defaults,
-            model_least=self.model_least,
-            loss_parameters=self.loss_parameters,
-            num_train=NUM_TRAIN,
-        )
 
 
 _STEPPED = {"schedule": "step", "lr_gamma": 0.7}
@@ -57,7 +35,10 @@ _ENTRIES = (
         module="trainlab.workloads.mnist_cnn",
         images="mnist",
         defaults={"epochs": 1, "batch_size": 64, "optimizer": "adadelta", "lr": 1.0, **_STEPPED},
+        parameters=(),
+        metrics=("accuracy",),
         loss_parameters=("ignore_index", "reduction"),
+        num_train=NUM_TRAIN,
     ),
     CatalogueEntry(
         name="fashion-mlp",
@@ -65,9 +46,12 @@ _ENTRIES = (
         module="trainlab.workloads.fashion_mlp",
         images="fashion-mnist",
         defaults={"epochs": 5, "batch_size": 32, "optimizer": "adam", "lr": 0.001},
+        parameters=("hidden",),
+        metrics=("accuracy",),
         model_defaults={"hidden": 128},
         model_least={"hidden": 1},
         loss_parameters=("ignore_index", "reduction", "label_smoothing"),
+        num_train=NUM_TRAIN,
     ),
 )
 BUILTIN: Mapping[str, CatalogueEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
