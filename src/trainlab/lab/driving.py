@@ -290,7 +290,7 @@ def check_without_torch(
         return
     if asked.workload in BUILTIN:
         entry = BUILTIN[asked.workload]
-        study = resolve(asked, entry.facts, where, many=many)
+        study = resolve(asked, entry, where, many=many)
         for choice in {cell.settings.data for cell in study.all_cells} - set(DATA_CHOICES):
             from trainlab.data.image_sets import folder_of, image_set
 
