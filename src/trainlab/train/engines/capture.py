@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainlab.train.engines.engine import Unsuited, reason_of
@@ -31,7 +30,6 @@ from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
 TORCH_OWN = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 REAL = (torch.float32, torch.float64)
 """Types of parameters whose updates are computed as torch computes them."""
 LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
@@ -85,41 +83,6 @@ def check_model(model: nn.Module) -> None:
         if tensor.numel() and tensor.data_ptr() in places:
             raise Unsuited("not_apart", what=name)
         places.add(tensor.data_ptr())
-
-
-def check_alike(setups: Sequence[Setup]) -> None:
-    """Raises where the models of lanes differ in more than their numbers and the probability of dropout,
-    since the modules of the first run for all."""
-    settings = setups[0].settings.model
-    have_same_settings = all(one.settings.model == settings for one in setups)
-    first, *others = (_described(one.model, have_same_settings) for one in setups)
-    if any(other != first for other in others):
-        raise Unsuited("not_alike")
-
-
-def _described(model: nn.Module, have_same_settings: bool) -> list[object]:
-    """All that one can tell of a model but its numbers."""
-    found: list[object] = [
-        (name, tuple(tensor.shape), tensor.dtype, tensor.requires_grad)
-        for name, tensor in (*model.named_parameters(), *model.named_buffers())
-    ]
-    for path, module in model.named_modules():
-        found.append((path, type(module)))
-        for name, value in vars(module).items():
-            if name in TORCH_OWN or (name == "p" and isinstance(module, _DropoutNd)):
-                continue
-            if _is_plain(value):
-                found.append((path, name, value))
-            elif not have_same_settings and not isinstance(value, nn.Module):
-                raise Unsuited("not_alike")  # what it holds cannot be compared
-    return found
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value says all there is to it when it is compared."""
-    if isinstance(value, dict | tuple | list | frozenset | set):
-        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, PLAIN)
 
 
 class _ValuesRead(TorchDispatchMode):
@@ -205,12 +168,10 @@ def _unchanged(parts: Sequence[Any], device: torch.device) -> Iterator[None]:
             if not isinstance(part, nn.Module):
                 found.append({type(part).__name__: _fingerprint(part)})
                 continue
-            tensors: dict[str, Tensor] = dict(part.named_parameters())
-            if (
-                part is not parts[0]
-            ):  # the model's buffers are part of the program, those of a loss are not
-                tensors |= dict(part.named_buffers())
-            found.append(attributes_of(part) | {n: _fingerprint(one) for n, one in tensors.items()})
+            # The model's buffers are part of the program, those of a loss are not.
+            buffers = () if part is parts[0] else part.named_buffers()
+            tensors = (*part.named_parameters(), *buffers)
+            found.append(attributes_of(part) | {n: _fingerprint(one) for n, one in tensors})
         return found
 
     def draws() -> tuple[bytes, ...]:

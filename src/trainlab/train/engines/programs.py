@@ -13,7 +13,6 @@ from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, prog
 from trainlab.train.engines.capture import (
     DryStep,
     check_agreement,
-    check_alike,
     check_model,
     dry_step,
     repeated,
@@ -175,7 +174,8 @@ class ProgramSession:
         setups, device, models = self._setups, self._device, [one.model for one in self._setups]
         for model in models:
             check_model(model)
-        check_alike(setups)
+        if any(one.settings.model != setups[0].settings.model for one in setups):
+            raise Unsuited("not_alike")  # the modules of the first run for all
         orders = [self._batches.order(one.trial.seed_of("order"), 1).to(device) for one in setups]
         of_trials = list(zip(setups, orders, strict=True))
         with _faults_of_program():
@@ -183,8 +183,9 @@ class ProgramSession:
                 size: [dry_step(one, order[:size]) for one, order in of_trials] for size in sizes
             }
         learning = list(dry[sizes[0]][0].gradients)
-        if any(list(one.gradients) != learning for some in dry.values() for one in some):
-            raise Unsuited("not_alike")
+        for some in dry.values():
+            if any(list(one.gradients) != learning or one.draws != some[0].draws for one in some):
+                raise Unsuited("not_alike")
         stacked = Stacked(models, learning)
         of_lanes = [*stacked.learned.values(), *stacked.fixed.values(), *stacked.buffers.values()]
         of_first = [*models[0].parameters(), *models[0].buffers()]
@@ -217,9 +218,8 @@ class ProgramSession:
         for size, some in dry.items():
             shape = self._num_full if size == full_size else 1, len(setups), size
             rows = torch.zeros(shape, dtype=torch.int64, device=device)
-            draws = [one.draws for one in some]
-            has_noise = self._is_vectorised and any(draws)
-            noise = LaneNoise(draws, self._generators) if has_noise else None
+            draws = some[0].draws if self._is_vectorised else ()
+            noise = LaneNoise(draws, self._generators) if draws else None
             step = self._steps[size] = GroupStep(self._group, rows, noise)
             self._check(step, torch.stack([order[:size] for order in orders]), some)
         self._group.gradients.zero_()  # as before the first step
@@ -293,7 +293,7 @@ def _quiet_vmap() -> Iterator[None]:
 class ProgramEngine:
     """graphed: the whole step of one trial as a CUDA graph, launched at once instead of kernel by kernel.
     lanes: many trials as rows of one vectorised program (`torch.func`), captured as a graph; they are alike
-    but for seed, optimizer, its settings, gradient resets and dropout. Where there is no GPU the same step
+    but for seed, optimizer, its settings and gradient resets. Where there is no GPU the same step
     is called again and again."""
 
     shows: Grain = "point"

@@ -6,7 +6,7 @@ by trial, each from the trial's generator, and the model multiplies by them wher
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -75,51 +75,48 @@ class DropoutCalls(TorchFunctionMode):
 class LaneNoise:
     """The draws of one step: for every call of dropout, one row per trial."""
 
-    def __init__(
-        self, draws: Sequence[Sequence[Draw]], generators: Sequence[torch.Generator]
-    ) -> None:
-        """`draws` of each trial, which has one of the generators."""
-        if len({tuple(replace(draw, probability=0.0) for draw in one) for one in draws}) > 1:
-            raise Unsuited("not_alike")
+    def __init__(self, draws: Sequence[Draw], generators: Sequence[torch.Generator]) -> None:
+        """Each trial has one of the generators."""
         self._generators, device = generators, generators[0].device
-        self._calls = list(zip(*draws, strict=True))
-        self.rows, self._kept = [], []
-        for of_all in self._calls:
-            first, kept = of_all[0], [1 - one.probability for one in of_all]
-            self.rows.append(
-                torch.empty(len(draws), *first.shape, dtype=first.dtype, device=device)
-            )
-            columns = -1, *(1 for _ in first.shape)
-            self._kept.append(torch.tensor(kept, device=device, dtype=torch.float64).view(columns))
-        # A GPU's dropout draws inside its own kernel, from the default generator.
-        self._ones = {
-            draw: _empty_as(draw, device).fill_(1)
-            for draw in {draw for of_all in self._calls for draw in of_all}
-            if device.type == "cuda" and not draw.drops_channels
-        }
+        self._calls: list[tuple[Draw, Tensor, Tensor]] = []
+        for draw in draws:
+            rows = torch.empty(len(generators), *draw.shape, dtype=draw.dtype, device=device)
+            if self._is_in_kernel(draw):
+                scale = _empty_as(draw, device).fill_(1)
+            else:
+                scale = torch.tensor(1 - draw.probability, dtype=draw.dtype, device=device)
+            self._calls.append((draw, rows, scale))
+
+    @property
+    def rows(self) -> tuple[Tensor, ...]:
+        """By call, with the trials as first dimension."""
+        return tuple(rows for _, rows, _ in self._calls)
+
+    def _is_in_kernel(self, draw: Draw) -> bool:
+        """A GPU's dropout draws inside its own kernel, from the default generator."""
+        return self._generators[0].device.type == "cuda" and not draw.drops_channels
 
     def draw(self) -> None:
         """Draws anew, call by call, each trial from its own generator."""
-        for of_all, rows, kept in zip(self._calls, self.rows, self._kept, strict=True):
-            if of_all[0] in self._ones:
+        for draw, rows, scale in self._calls:
+            if self._is_in_kernel(draw):
                 default = torch.cuda.default_generators[rows.device.index or 0]
                 own, drawn = default.graphsafe_get_state(), []
                 try:
-                    for draw, generator in zip(of_all, self._generators, strict=True):
+                    for generator in self._generators:
                         default.graphsafe_set_state(generator)
-                        ones = self._ones[draw]
-                        drawn.append(torch.native_dropout(ones, draw.probability, True)[0])
+                        drawn.append(torch.native_dropout(scale, draw.probability, True)[0])
                 finally:
                     default.graphsafe_set_state(own)
                 torch.stack(drawn, out=rows)
                 continue
-            for row, draw, generator in zip(rows, of_all, self._generators, strict=True):
+            for row, generator in zip(rows, self._generators, strict=True):
                 # In the order in memory in which torch's dropout would.
                 place = row if row.stride() == draw.strides else _empty_as(draw, row.device)
                 place.bernoulli_(1 - draw.probability, generator=generator)
                 if place is not row:
                     row.copy_(place)
-            rows.div_(kept.to(rows.dtype))
+            rows.div_(scale)
 
 
 def _empty_as(draw: Draw, device: torch.device) -> Tensor:
@@ -298,7 +295,7 @@ class GroupStep:
         if group.is_vectorised:
             shape = tuple(rows.shape)
             stored, targets = stored.unflatten(0, shape), targets.unflatten(0, shape)
-            noise = () if self._noise is None else tuple(self._noise.rows)
+            noise = () if self._noise is None else self._noise.rows
             learned = group.stacked.learned
             losses, values = vmap(self._lane)(
                 learned, group.stacked.fixed, group.stacked.buffers, noise, stored, targets
