@@ -154,7 +154,6 @@ class _Epoch:
                 ) from None
 
     def fetch(self, place: int) -> Batch:
-        """The batch at a place, out of turn."""
         if self.cuts is None:
             return next(self.streamed(place))
         samples, rows = self.split.samples, self.cuts[place]

@@ -52,7 +52,6 @@ class Evaluation:
         """Whether the loss has been seen to be a mean, or to be none."""
         self._is_test = batches is None
         self.kept: KeptScores = None
-        """What the last run of a test set gave."""
 
     def run(self, epoch: int) -> Means:
         """Means over the set; what it draws derives from (seed, epoch)."""

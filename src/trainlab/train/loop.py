@@ -59,7 +59,6 @@ class LoopClock:
         self._start_s, self._before_s = clock(), before_s
 
     def read(self) -> float:
-        """So far."""
         return self._before_s + self._share * (self._clock() - self._start_s)
 
     @contextmanager

@@ -79,7 +79,6 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Forgets everything added so far."""
         for name, metric in self._whole.items():
             with Running(f"metrics.{name}"):
                 metric.reset()
@@ -92,7 +91,6 @@ class Meter:
         self._num_batches = 0
 
     def add(self, outcome: StepOutcome) -> None:
-        """Takes in one step."""
         for earlier in outcome.before:
             self.add(earlier)
         loss, outputs, targets, count, logged, _ = outcome

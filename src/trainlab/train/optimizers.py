@@ -89,7 +89,12 @@ def own_optimizers(
         if not isinstance(one, Optimizer):
             kind = type(one).__name__
             raise WorkloadError(f"optimizer: gave a {kind}, must give a torch optimizer")
-        _check_parameters(one, model)
+        held = [parameter for group in one.param_groups for parameter in group["params"]]
+        if not {id(parameter) for parameter in model.parameters()} & set(map(id, held)):
+            raise WorkloadError(  # nothing would be learned
+                f"optimizer: gave one over {len(held)} parameters, none of them the model's; take those of "
+                "the model that it gets"
+            )
     if len(by_name) != 1 and not (by_name and may_be_several):
         rule = "must give one; several are for a workload with its own update"
         raise WorkloadError(f"optimizer: gave {len(by_name) or 'none'}, {rule}")
@@ -104,17 +109,6 @@ def own_optimizers(
     if each not in ("epoch", "step"):
         raise WorkloadError(f"optimizer: its schedule changes each {each!r}, must be epoch or step")
     return Optimizers(by_name, schedule, each)
-
-
-def _check_parameters(optimizer: Optimizer, model: nn.Module) -> None:
-    """WorkloadError where none of its parameters is the model's: nothing would be learned."""
-    own = {id(parameter) for parameter in model.parameters()}
-    held = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if not any(id(parameter) in own for parameter in held):
-        raise WorkloadError(
-            f"optimizer: gave one over {len(held)} parameters, none of them the model's; take those of the "
-            "model that it gets"
-        )
 
 
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:

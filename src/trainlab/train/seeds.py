@@ -54,7 +54,6 @@ def random_state(device: torch.device) -> dict[str, Any]:
 
 
 def restore_random(device: torch.device, state: dict[str, Any]) -> None:
-    """Draws go on where they were."""
     torch.set_rng_state(state["torch"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)

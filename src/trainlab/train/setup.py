@@ -138,7 +138,6 @@ class Setup:
 
     @property
     def has_optimizer(self) -> bool:
-        """Whether it has been made."""
         return "optimizers" in vars(self)
 
     @property
@@ -152,7 +151,6 @@ class Setup:
 
     @property
     def settings(self) -> TrainSpec:
-        """The trial's settings."""
         return self.trial.settings
 
     @property

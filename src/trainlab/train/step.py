@@ -31,8 +31,6 @@ FOR_METRICS = ("outputs", "targets")
 
 
 class StepOutcome(NamedTuple):
-    """Of one batch."""
-
     loss: Tensor
     outputs: Any
     targets: Any

@@ -29,7 +29,6 @@ from trainlab.train.step import check_gradient, check_mean
 from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
 TORCH_OWN = frozenset(vars(nn.Module()))
-"""Attributes that every module has."""
 REAL = (torch.float32, torch.float64)
 """Types of parameters whose updates are computed as torch computes them."""
 LOSS_WITHIN = {"fp32": 1e-3, "bf16": 3e-2}
@@ -98,8 +97,6 @@ class _ValuesRead(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class DryStep:
-    """What a step gave and did."""
-
     loss: float
     gradients: Mapping[str, Tensor]
     """Of the parameters that get one."""
@@ -254,7 +251,6 @@ def _captured(
 
 
 def restore(tensors: Iterable[Tensor], kept: Iterable[Tensor]) -> None:
-    """Gives them the numbers that were kept."""
     with torch.no_grad():
         for tensor, before in zip(tensors, kept, strict=True):
             tensor.copy_(before)

@@ -215,7 +215,6 @@ class Ranks:
         return self._lost() if is_of_gloo or isinstance(error, distributed.DistError) else error
 
     def _lost(self) -> ProcessLostError:
-        """Which of them has ended, and how."""
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             for number, (process, _) in enumerate(self._others, start=2):
@@ -228,7 +227,6 @@ class Ranks:
         return ProcessLostError("processes: the connection between them broke")
 
     def close(self) -> None:
-        """Ends the others."""
         for process, connection in self._others:
             process.kill()
             process.wait()
@@ -243,7 +241,6 @@ _ranks: Ranks | None = None
 
 
 def dismiss_crew() -> None:
-    """Ends the other processes, if there are any."""
     global _ranks
     if _ranks is not None:
         _ranks.close()

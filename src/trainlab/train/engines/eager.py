@@ -88,7 +88,6 @@ class EagerSession:
         self._best_scores: KeptScores = None
         self._batches: Iterator[Piece] = iter(())
         self._done = 0
-        """Updates of the current epoch."""
 
     def learning_rates(self) -> Sequence[float]:
         return [self._rate]
@@ -226,8 +225,6 @@ def make_training_step(
 
 
 class Descent:
-    """Updates by one loss and one optimizer."""
-
     def __init__(
         self,
         setup: Setup,

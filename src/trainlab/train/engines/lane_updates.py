@@ -41,12 +41,10 @@ class LaneUpdate:
     def __init__(self, settings: Sequence[TrainSpec], parameters: Tensor) -> None:
         """`parameters` (trials x numbers) are updated in place."""
         self._parts: list[_Part] = []
-        first = 0
-        for _, group in groupby(settings, update_key):
-            members = list(group)
-            rows = slice(first, first + len(members))
+        for _, group in groupby(enumerate(settings), lambda one: update_key(one[1])):
+            numbers, members = zip(*group, strict=True)
+            rows = slice(numbers[0], numbers[-1] + 1)
             self._parts.append(_Part(members, rows, parameters[rows]))
-            first += len(members)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -54,7 +52,6 @@ class LaneUpdate:
         return [tensor for part in self._parts for tensor in (part.steps, *part.state.values())]
 
     def set_rates(self, rates: Sequence[float]) -> None:
-        """The learning rates from the next step on."""
         for part in self._parts:
             values = torch.tensor(rates[part.rows], dtype=torch.float64).unsqueeze(1)
             part.rates.copy_(values)
@@ -83,9 +80,8 @@ class _Part:
         }
         if "sum" in self.state:
             self.state["sum"] += self["initial_accumulator_value"]
-        self._kernel = _kernel_of(self._rule.kernel, parameters.device)
-        if parameters.dtype != torch.float32:
-            self._kernel = None
+        is_float = parameters.dtype == torch.float32
+        self._kernel = _kernel_of(self._rule.kernel, parameters.device) if is_float else None
         self._hypers = torch.cat([self.exact[name] for name in self._rule.hypers], dim=1)
 
     def _column(self, values: Sequence[float]) -> Tensor:
@@ -101,21 +97,16 @@ class _Part:
         return self.cast(1 - self.exact[setting])
 
     def cast(self, column: Tensor) -> Tensor:
-        """To the parameters' type."""
         return column.to(self.parameters.dtype)
 
     def step(self, gradients: Tensor) -> None:
         """One update of every row; the kernel's tensors must lie whole in memory."""
         self.steps.add_(1)
-        if self._kernel is not None:
-            self._step_by_kernel(gradients)
+        if self._kernel is None:
+            if "weight_decay" in self.flags and "decoupled" not in self.flags:
+                gradients.addcmul_(self.parameters, self["weight_decay"])
+            self._rule.update(self, self.parameters, gradients)
             return
-        if "weight_decay" in self.flags and "decoupled" not in self.flags:
-            gradients.addcmul_(self.parameters, self["weight_decay"])
-        self._rule.update(self, self.parameters, gradients)
-
-    def _step_by_kernel(self, gradients: Tensor) -> None:
-        assert self._kernel is not None
         num_rows, num_numbers = self.parameters.shape
         states = [self.state.get(name, self._hypers) for name in self._rule.states]
         self._kernel(
@@ -137,7 +128,6 @@ class _Part:
 
 @cache
 def _kernel_of(name: str, device: torch.device) -> Callable[..., None] | None:
-    """None where there is none."""
     compile_kernel: Any = getattr(torch.cuda, "_compile_kernel", None)
     if device.type != "cuda" or torch.version.hip is not None or compile_kernel is None:
         return None
@@ -208,8 +198,6 @@ def _adagrad(part: _Part, parameters: Tensor, gradients: Tensor) -> None:
 
 
 class Rule(NamedTuple):
-    """How an optimizer updates."""
-
     kernel: str
     hypers: tuple[str, ...]
     """Its settings in the order in which the kernel reads them."""

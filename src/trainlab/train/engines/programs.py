@@ -61,7 +61,6 @@ class ProgramSession:
         # Each trial draws from its own; one alone from torch's default, as eager does.
         self._generators = [torch.Generator(self._device) for _ in members] if is_vectorised else []
         self._done = 0
-        """Steps of the current epoch."""
         self._num_changes = 0
         """Of the learning rates, since the start."""
         num_samples, size = self._batches.num_samples, self._batches.batch_size
@@ -214,7 +213,6 @@ class ProgramSession:
         )
         full_size = self._batches.batch_size
         self._steps: dict[int, GroupStep] = {}
-        """By the size of their batches."""
         for size, some in dry.items():
             shape = self._num_full if size == full_size else 1, len(setups), size
             rows = torch.zeros(shape, dtype=torch.int64, device=device)

@@ -186,7 +186,6 @@ def _tune_update(setup: Setup) -> None:
 
 
 def find_compiler() -> str | None:
-    """The path of a C++ compiler."""
     named = os.environ.get("CXX")
     return next(filter(None, map(shutil.which, (named,) if named else COMPILERS)), None)
 
@@ -368,7 +367,6 @@ VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
     },
     nn.Linear: {"exchanged": lambda layer, x: Exchanged.apply(x, layer.weight, layer.bias)},  # type: ignore[no-untyped-call]
 }
-"""By the class of a layer and their names."""
 
 
 def has_variants(layer: Any) -> bool:

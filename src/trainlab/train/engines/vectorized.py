@@ -29,8 +29,6 @@ _CHANNELS = {F.dropout1d: 3, F.dropout2d: 4, F.dropout3d: 5}
 
 @dataclass(frozen=True)
 class Draw:
-    """What one call of dropout draws."""
-
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
@@ -167,7 +165,6 @@ class Stacked:
             for name in first
             if name not in places
         }
-        """Parameters that are not learned."""
         self.buffers: dict[str, Tensor] = {}
         """Those of the models become views."""
         for name, _ in models[0].named_buffers():
@@ -211,7 +208,6 @@ class LaneSums:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """All that a step changes."""
         return [self._totals, self._losses]
 
     def add(self, position: Tensor, losses: Tensor, metrics: Sequence[Tensor], count: int) -> None:
@@ -269,7 +265,6 @@ class GroupStep:
         self._model, self._workload, self._loss = setup.model, setup.workload, setup.loss
 
     def __call__(self) -> None:
-        """The step at the group's position."""
         group = self._group
         place = group.position if len(self.rows) > 1 else torch.zeros_like(group.position)
         losses, values, gradients = self.run(self.rows.index_select(0, place)[0])
