@@ -63,7 +63,7 @@ def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     learns_here = LocalExecutor._learns_here
 
     def unless_several(executor: LocalExecutor, workload: str) -> bool:
-        is_own = executor._asked not in ("auto", 1) or not executor._packs
+        is_own = executor._asked not in ("auto", 1) or executor._on != "local"
         return learns_here(executor, workload) if is_own else True
 
     monkeypatch.setattr(LocalExecutor, "_learns_here", unless_several)

@@ -1,6 +1,10 @@
 """Processes that take turns: one at a time, in rounds, whatever happens to one of them."""
 
 import itertools
+import os
+import signal
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
@@ -8,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from asking import groups_of, study_of
+from children import children
 from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.retries import Retries
@@ -125,6 +130,39 @@ tiny = dataclasses.replace(tiny, loss=dies)
     assert len({folder.trial(trial.id).cost.read().bench for trial in done}) == 1
     told = {trial.cell for trial in done if "tried_again" in [one.code for one in trial.notes]}
     assert told == {"batch_size=4"}
+
+
+def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that does not answer the interrupt and has to be killed."""
+    deaf = "\nimport os, signal, time\nif os.environ.get('DEAF'):\n"
+    deaf += "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(600)\n"
+    folder = started(tiny_file, tmp_path / "r")
+    tiny_file.write_text(tiny_file.read_text() + deaf)
+    monkeypatch.setenv("DEAF", "1")
+    monkeypatch.setattr("trainlab.execute.launch.INTERRUPTED_S", 0.5)
+    before = set(children())
+
+    def interrupt() -> None:
+        first = folder.trial(folder.trials()[0].id)
+        while first.read().state != "running":
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    # The tests themselves may have been started with the signal ignored (in the background).
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        thread.start()
+        executor = executor_for("processes", Loader())
+        with pytest.raises(KeyboardInterrupt), closing(executor):
+            executor.run(folder, groups_of(folder)[:1], lambda: False)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    thread.join()
+    assert folder.trials()[0].state == "interrupted"
+    assert set(children()) == before
 
 
 def test_a_bench_that_memory_ran_out_for_is_run_once_more(tiny_file: Path, tmp_path: Path) -> None:

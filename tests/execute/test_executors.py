@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from asking import groups_of, study_of
+from asking import curves, groups_of, study_of
 from children import children
 from trainlab.errors import SpecError
 from trainlab.execute.executors import Executor, executor_for
 from trainlab.execute.jobs import EXECUTORS, check_place
 from trainlab.execute.planned_run import start_run
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.schema import Json
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 
@@ -22,7 +21,7 @@ QUICK = CostSpec(
 SOMETIMES_BROKEN = """
 class Broken(nn.Linear):
     def forward(self, x):
-        raise ArithmeticError("broken on purpose")
+        raise ArithmeticError("broken on purpose: \\ud800")  # no encoding has it
 def sometimes(hidden=8, broken=False):
     return Broken(8, 2) if broken else model(hidden)
 import dataclasses
@@ -48,17 +47,6 @@ def ran(executor: Executor, workload: str, out: Path, **asked: object) -> RunFol
     return run
 
 
-def curves(run: RunFolder) -> dict[str, list[dict[str, Json]]]:
-    return {
-        trial.id: [
-            {name: value for name, value in line.items() if not name.endswith("_s")}
-            for line in run.trial(trial.id).curve()
-        ]
-        for trial in run.trials()
-        if trial.kind == "learn" and trial.state == "done"
-    }
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_every_trial_is_run_once_and_a_mistake_fails_alone(
     way: tuple[str, int], tiny_file: Path, tmp_path: Path
@@ -76,15 +64,23 @@ def test_every_trial_is_run_once_and_a_mistake_fails_alone(
         assert trial.state == ("failed" if trial.cell == "broken=true" else "done"), trial.id
         if trial.error is not None:
             assert trial.error.kind == "ArithmeticError"
-            assert "broken on purpose" in trial.error.message
+            assert "broken on purpose: \\ud800" in trial.error.message
+            assert "own_work.py" in trial.error.traceback
         elif trial.state == "done":
             assert trial.resolved["engine"] == ("tuned" if trial.kind == "learn" else "eager")
-    assert [trial.watch for trial in measured.trials()] == [None, "steps", "layers", "operators"]
+    watches = [trial.watch for trial in measured.trials()]
+    assert watches == [None, "steps", "layers", "operators"]
+    # A watched process never supplies a speed, and a timed one nothing else.
+    for watch, home in zip(watches, map(measured.trial, measured.study().trials), strict=True):
+        assert home.cost.exists() is (watch == "steps")
+        assert home.operators.exists() is (watch == "operators")
+        for record in (home.layers, home.memory, home.limits):
+            assert record.exists() is (watch == "layers")
     if on != "inline":
         inline = executor_for("inline", Loader())
         here = ran(inline, f"{tiny_file}:sometimes_broken", tmp_path / "here", **learning)
         assert curves(run) == curves(here)
-        assert len(curves(run)) == 2
+        assert sum(map(bool, curves(run).values())) == 2
 
 
 def test_the_preflight_names_the_devices_and_refuses_what_is_not_there(tiny_file: Path) -> None:

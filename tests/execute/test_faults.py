@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from asking import groups_of, study_of
 from trainlab.execute import launch
-from trainlab.execute.executors import LocalExecutor
+from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import start_run
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
@@ -58,57 +58,41 @@ faulty = dataclasses.replace(tiny, model=faulty_model, loss=faulty_loss)
 """
 
 
-def write_faults(path: Path) -> str:
-    """A workload whose parameter `fault` says what happens when it trains."""
-    marks = path.parent / "marks"
+@pytest.fixture
+def faulty(tiny_file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A workload whose parameter `fault` says what happens when it trains; two trials run at a time."""
+    monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
+    # Another for every test: the server would be started anew.
+    monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
+    marks = tiny_file.parent / "marks"
     marks.mkdir()
     known = f"MARKS, FAULTS = {str(marks)!r}, {FAULTS!r}\n"
-    path.write_text(path.read_text() + known + DOING)
-    return f"{path}:faulty"
+    tiny_file.write_text(tiny_file.read_text() + known + DOING)
+    return f"{tiny_file}:faulty"
 
 
 def started(workload: str, out: Path, faults: list[str]) -> RunFolder:
     settings = {"device": "cpu", "threads": 1, "epochs": 1, "engine": "eager"}
-    return start_run(
-        study_of(workload, settings, vary={"fault": faults}, tensorboard=False, name="faults"), out
-    )
+    asked = {"vary": {"fault": faults}, "tensorboard": False, "name": "faults"}
+    return start_run(study_of(workload, settings, **asked), out)
+
+
+def run_groups(folder: RunFolder, groups: Sequence[Group], limit_s: float = 300.0) -> None:
+    executor = executor_for("processes", Loader(), jobs=2, trial_timeout_s=limit_s)
+    executor.run(folder, groups, lambda: False)
 
 
 def by_fault(run: RunFolder) -> dict[str, TrialRecord]:
     return {str(trial.levels["model.fault"]): trial for trial in run.trials()}
 
 
-Run = Callable[..., None]
-
-
-@pytest.fixture
-def run_groups(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Two at a time; the executor is the same at every call."""
-    monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
-    load = Loader()
-    executor = LocalExecutor(load, jobs=2, packs=False)
-
-    def run(folder: RunFolder, groups: Sequence[Group], trial_timeout_s: float = 300.0) -> None:
-        # Another for every test: the server would be started anew.
-        monkeypatch.delenv("PYTEST_CURRENT_TEST", raising=False)
-        executor._trial_timeout_s = trial_timeout_s
-        load.workload(groups[0].trials[0].workload)  # as the check of a study does
-        executor.run(folder, groups, lambda: False)
-
-    return run
-
-
 @pytest.mark.slow
 def test_each_fault_ends_its_own_trial_and_is_told(
-    run_groups: Run,
-    tiny_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workload = write_faults(tiny_file)
     monkeypatch.chdir(tmp_path)
     others = ("hangs", "lacks GPU memory")
-    started(workload, tmp_path / "r", [fault for fault in FAULTS if fault not in others])
+    started(faulty, tmp_path / "r", [fault for fault in FAULTS if fault not in others])
     folder = RunFolder(Path("r"))
     run_groups(folder, groups_of(folder))
     trials = by_fault(folder)
@@ -139,10 +123,9 @@ def test_each_fault_ends_its_own_trial_and_is_told(
 
 
 def test_of_trials_in_one_process_only_the_one_that_crashes_fails(
-    run_groups: Run, tiny_file: Path, tmp_path: Path
+    faulty: str, tmp_path: Path
 ) -> None:
-    workload = write_faults(tiny_file)
-    folder = started(workload, tmp_path / "r", ["none", "crashes", "goes away"])
+    folder = started(faulty, tmp_path / "r", ["none", "crashes", "goes away"])
     together = tuple(trial for group in groups_of(folder) for trial in group.trials)
     run_groups(folder, [Group(trials=together, is_alone=False)])
     states = {fault: trial.state for fault, trial in by_fault(folder).items()}
@@ -150,10 +133,10 @@ def test_of_trials_in_one_process_only_the_one_that_crashes_fails(
 
 
 def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
-    run_groups: Run, tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its count of such kills is made up: memory that really runs out would end others, too."""
-    folder = started(write_faults(tiny_file), tmp_path / "r", ["always killed", "none"])
+    folder = started(faulty, tmp_path / "r", ["always killed", "none"])
     kills = count()
     monkeypatch.setattr(launch, "num_killed_for_memory", lambda: next(kills))
     run_groups(folder, groups_of(folder))
@@ -165,12 +148,10 @@ def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
     assert by_fault(folder)["none"].state == "done"
 
 
-def test_what_hangs_fails_when_its_time_is_up(
-    run_groups: Run, tiny_file: Path, tmp_path: Path
-) -> None:
+def test_what_hangs_fails_when_its_time_is_up(faulty: str, tmp_path: Path) -> None:
     settings = {"device": "cpu", "threads": 1, "model": {"fault": "hangs"}}
     quick = CostSpec(processes=1, budget_s=0.1, warmup_steps=2, extra_s=0, trace_mb=0)
-    study = study_of(write_faults(tiny_file), settings, cost=quick, tensorboard=False)
+    study = study_of(faulty, settings, cost=quick, tensorboard=False)
     folder = start_run(study, tmp_path / "r")
     watches = (None, "steps")
     groups = [group for group in groups_of(folder) if group.trials[0].watch in watches]
@@ -186,11 +167,10 @@ def test_what_hangs_fails_when_its_time_is_up(
 
 @pytest.mark.slow
 def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
-    tiny_file: Path, tmp_path: Path
+    faulty: str, tmp_path: Path
 ) -> None:
     """Its output is a pipe that nobody reads, and the signal goes to all of its processes."""
-    workload = write_faults(tiny_file)
-    words = [sys.executable, "-P", "-m", "trainlab", "run", workload, "--seeds", "3"]
+    words = [sys.executable, "-P", "-m", "trainlab", "run", faulty, "--seeds", "3"]
     words += ["--vary", "fault=none,hangs", "--device", "cpu", "--engine", "eager", "--out", "r"]
     ours, theirs = os.pipe()
     os.close(ours)

@@ -1,7 +1,6 @@
 """Drivers and workers that are killed at any moment: nothing is lost or changed, and no process is left."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from asking import curves
 from command import Verb
 from trainlab.machine.host import usable_vcpus
 from trainlab.record.run_folder import RunFolder
@@ -29,23 +29,12 @@ class Dropping(nn.Module):
 
 dropping = Workload(name="dropping", model=Dropping, data=data, loss=F.cross_entropy)
 """
-ASKED = (
-    *(
-        "--seeds",
-        "3",
-        "--batch-size",
-        "4",
-        "--no-tensorboard",
-        "--no-report",
-        "--quiet",
-        "--jobs",
-        JOBS,
-    ),
-    *("--device", "cpu", "--threads", "1", "--log-every-steps", "5"),
-    *("--profile", "--weights", "trained", "--mode", "train", "--processes", "1"),
-    *("--extra-s", "0", "--budget-s", "0.1", "--cost-warmup-steps", "2", "--active-steps", "2"),
-    *("--trace-mb", "0"),
-)
+ASKED = f"""
+    own_work.py:dropping --engine graphed,lanes --epochs 4 --seeds 3 --batch-size 4 --jobs {JOBS}
+    --device cpu --threads 1 --log-every-steps 5 --no-tensorboard --no-report --quiet
+    --profile --weights trained --mode train --processes 1 --extra-s 0 --budget-s 0.1
+    --cost-warmup-steps 2 --active-steps 2 --trace-mb 0
+""".split()
 """Learn trials by themselves and in lanes, and cost trials that need the weights of some."""
 
 
@@ -62,11 +51,6 @@ class Driver:
             stderr=self._log,
         )
 
-    def wait_for_lease(self, run: RunFolder, number: int) -> None:
-        """Until it drives the run, or has ended."""
-        while self.process.poll() is None and not (run.drivers_folder / f"{number}.json").exists():
-            time.sleep(0.01)
-
     def family(self) -> list[psutil.Process]:
         """It and all that it has started, the youngest last."""
         own = psutil.Process(self.process.pid)
@@ -76,37 +60,6 @@ class Driver:
         code = self.process.wait(timeout=300)
         self._log.close()
         return code
-
-
-def curves(run: RunFolder) -> dict[str, list[str]]:
-    """Of all learn trials, times apart."""
-    learned = [trial for trial in run.trials() if trial.kind == "learn"]
-    texts = {trial.id: run.trial(trial.id).curve_file.read_text() for trial in learned}
-    return {
-        name: [_without_times(line) for line in text.splitlines()] for name, text in texts.items()
-    }
-
-
-def _without_times(line: str) -> str:
-    return line.partition(', "time_s"')[0].partition(', "train_s"')[0]
-
-
-def kill(victim: psutil.Process) -> None:
-    with suppress(psutil.NoSuchProcess):
-        victim.send_signal(signal.SIGKILL)
-
-
-def assert_gone(family: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(family[1:], timeout=120)
-    assert not alive, "processes outlived their driver"
-
-
-def assert_whole(run: RunFolder, whole: RunFolder) -> None:
-    assert curves(run) == curves(whole)
-    assert {trial.state for trial in run.trials()} == {"done"}
-    assert [trial.id for trial in run.trials()] == [trial.id for trial in whole.trials()]
-    assert not list(run.path.rglob("resume/*"))
-    assert not list(run.path.rglob("*.part"))
 
 
 def until(driver: Driver, has_come: Callable[[], bool]) -> list[psutil.Process]:
@@ -122,9 +75,8 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
     tiny_file: Path, tmp_path: Path, trainlab: Verb
 ) -> None:
     tiny_file.write_text(tiny_file.read_text() + OWN)
-    asked = ("own_work.py:dropping", "--engine", "graphed,lanes", "--epochs", "4", *ASKED)
-    trainlab("run", *asked, "--out", "whole")
-    run = RunFolder(tmp_path / "run")
+    trainlab("run", *ASKED, "--out", "whole")
+    run, whole = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "whole")
 
     def trains() -> bool:
         return any(run.trials_folder.glob("*/resume/*.pt"))
@@ -133,15 +85,19 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
         cost = (trial for trial in run.trials() if trial.kind == "cost")
         return any(trial.state == "running" for trial in cost)
 
-    driver = Driver(tmp_path, "run", *asked, "--out", "run")
-    kill(until(driver, trains)[-1])
+    driver = Driver(tmp_path, "run", *ASKED, "--out", "run")
+    until(driver, trains)[-1].kill()
     family = until(driver, measures)
-    kill(family[-1])
-    kill(family[0])
+    for victim in (family[-1], family[0]):
+        with suppress(psutil.NoSuchProcess):
+            victim.kill()
     driver.end()
-    assert_gone(family)
+    assert not psutil.wait_procs(family[1:], timeout=120)[1], "processes outlived their driver"
     learned = [trial for trial in run.trials() if trial.kind == "learn"]
     finished = {trial.id: trial.attempt for trial in learned if trial.is_finished}
     assert Driver(tmp_path, "resume", "run", "--no-report", "--quiet").end() == 0
-    assert_whole(run, RunFolder(tmp_path / "whole"))
+    assert curves(run) == curves(whole)
+    assert {trial.state for trial in run.trials()} == {"done"}
+    assert [trial.id for trial in run.trials()] == [trial.id for trial in whole.trials()]
+    assert not [*run.path.rglob("resume/*"), *run.path.rglob("*.part")]
     assert finished.items() <= {trial.id: trial.attempt for trial in run.trials()}.items()

@@ -54,9 +54,8 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> N
         (run.drivers_folder / "3.json").write_text(json.dumps(reused))
         with leased(run):
             assert holder_of(run) is not None
-    assert [path.name for path in sorted(run.drivers_folder.iterdir())] == [
-        *("1.json", "2.json", "3.json", "4.json"),
-    ]
+    names = sorted(path.name for path in run.drivers_folder.iterdir())
+    assert names == ["1.json", "2.json", "3.json", "4.json"]
 
 
 def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
@@ -66,16 +65,13 @@ def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
     monkeypatch.setattr(lease, "POLL_S", 0.02)
     before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     try:
-        run = RunFolder(tmp_path / "asked")
-        run.path.mkdir()
+        run = RunFolder(tmp_path)
         with leased(run):
             ask_to_stop(run)
             assert stopped.wait(30)
         stopped.clear()
-        run = RunFolder(tmp_path / "lost")
-        run.path.mkdir()
         with leased(run):
-            (run.drivers_folder / "2.json").write_text("{}")
+            (run.drivers_folder / "3.json").write_text("{}")
             assert stopped.wait(30)
     finally:
         signal.signal(signal.SIGTERM, before)

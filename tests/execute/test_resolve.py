@@ -8,7 +8,7 @@ import pytest
 
 import trainlab
 from asking import study_for
-from trainlab.errors import SpecError
+from trainlab.errors import DataError, RecordError, SpecError, TrainlabError
 from trainlab.machine.device import devices_here
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.question import checked_question
@@ -64,18 +64,42 @@ def test_a_grid_over_the_limit_is_refused_unless_asked_for_twice(study_of: Maker
     assert len(study_of(many=True, **wide).cells) == 100
 
 
-def test_a_bad_study_leaves_no_folder(tiny_file: Path, tmp_path: Path) -> None:
-    own = f"{tiny_file}:tiny"
-    with pytest.raises(SpecError, match=r"vary\.lr\[1\]: got -1, must be greater than 0"):
-        trainlab.run(own, vary={"lr": [0.1, -1]}, out=tmp_path / "r")
-    with pytest.raises(SpecError, match=r"vary\.optimizer: got 'adam', must be a list"):
-        trainlab.run(own, vary={"optimizer": "adam"}, out=tmp_path / "r")
-    with pytest.raises(SpecError, match=r"vary\.lr: got 0\.1, must be a list"):
-        trainlab.run(own, vary={"lr": 0.1}, out=tmp_path / "r")  # type: ignore[dict-item]
-    assert not (tmp_path / "r").exists()
+def test_what_cannot_be_run_is_refused_and_leaves_no_folder(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    own, out = f"{tiny_file}:tiny", tmp_path / "r"
+    refusals: tuple[tuple[str, dict[str, Any], type[TrainlabError], str], ...] = (
+        (
+            own,
+            {"vary": {"lr": [0.1, -1]}},
+            SpecError,
+            r"vary\.lr\[1\]: got -1, must be greater than 0",
+        ),
+        (
+            own,
+            {"vary": {"optimizer": "adam"}},
+            SpecError,
+            r"vary\.optimizer: got 'adam', must be a list",
+        ),
+        (own, {"vary": {"lr": 0.1}}, SpecError, r"vary\.lr: got 0\.1, must be a list"),
+        (
+            own,
+            {"model": {"hiden": 4}},
+            SpecError,
+            r"model\.hiden: .* no such parameter; it has hidden",
+        ),
+        ("fashion-mlp", {"data": "nowhere"}, DataError, "must be full, bundled, auto or a folder"),
+    )
+    for workload, given, error, told in refusals:
+        with pytest.raises(error, match=told):
+            trainlab.run(workload, out=out, **given)
+        assert not out.exists()
+    with pytest.raises(RecordError, match="is not empty"):
+        trainlab.run(own, out=tmp_path)
 
 
 def test_what_would_be_of_no_effect_is_refused_with_its_reason(study_of: Maker) -> None:
+    cost = CostSpec()
     for given, told in (
         (
             {"spreads": {"foo": {"test/loss": 0.1}}},
@@ -90,11 +114,11 @@ def test_what_would_be_of_no_effect_is_refused_with_its_reason(study_of: Maker) 
             "margins.train/sample_us: is not measured; add [cost]",
         ),
         (
-            {"margins": {"inference/sample_us": 0.1}, "cost": CostSpec()},
+            {"margins": {"inference/sample_us": 0.1}, "cost": cost},
             "margins.inference/sample_us: is not measured; set cost.mode to both or inference",
         ),
         (
-            {"until_decided": True, "learn": False, "cost": CostSpec()},
+            {"until_decided": True, "learn": False, "cost": cost},
             "until_decided: adds seeds to train with, but learn is false",
         ),
     ):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -38,38 +39,21 @@ def test_a_seed_gives_the_same_weights_and_data_order_in_every_cell(
     tiny_file: Path, tmp_path: Path
 ) -> None:
     watch = Watches()
-    trainlab.run(
-        f"{tiny_file}:tiny",
-        vary={"lr": [0.01, 0.001], "batch_size": [10, 20]},
-        seeds=2,
-        out=tmp_path / "r",
-        device="cpu",
-        instruments=[watch],
-        tensorboard=False,
-    )
+    vary = {"lr": [0.01, 0.001], "batch_size": [10, 20]}
+    asked: dict[str, Any] = {"vary": vary, "seeds": 2, "device": "cpu", "tensorboard": False}
+    trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", instruments=[watch], **asked)
     cells = sorted({cell for cell, _ in watch.weights})
     assert len(cells) == 4
-    for seed in (1, 2):
-        first = watch.weights[cells[0], seed]
-        order = torch.cat(watch.inputs[cells[0], seed])
-        for cell in cells[1:]:
-            assert torch.equal(watch.weights[cell, seed], first)
-            assert torch.equal(torch.cat(watch.inputs[cell, seed]), order)
-    assert not torch.equal(watch.weights[cells[0], 1], watch.weights[cells[0], 2])
-    assert not torch.equal(
-        torch.cat(watch.inputs[cells[0], 1]), torch.cat(watch.inputs[cells[0], 2])
-    )
+    inputs = {key: torch.cat(seen) for key, seen in watch.inputs.items()}
+    for seen in (watch.weights, inputs):
+        for cell in cells:
+            assert all(torch.equal(seen[cell, seed], seen[cells[0], seed]) for seed in (1, 2))
+        assert not torch.equal(seen[cells[0], 1], seen[cells[0], 2])
 
 
 def test_a_run_answers_with_tables_and_findings(tiny_file: Path, tmp_path: Path) -> None:
-    run = trainlab.run(
-        f"{tiny_file}:tiny",
-        vary={"hidden": [2, 8]},
-        seeds=2,
-        out=tmp_path / "r",
-        device="cpu",
-        tensorboard=False,
-    )
+    asked: dict[str, Any] = {"seeds": 2, "device": "cpu", "tensorboard": False}
+    run = trainlab.run(f"{tiny_file}:tiny", vary={"hidden": [2, 8]}, out=tmp_path / "r", **asked)
     assert list(run.results()["model.hidden"]) == [t.cell[-1] for t in run.trials()]
     assert len(run.epochs()) == 2 * 2 * 2
     assert {"effect", "best", "test_set"} <= {one.kind for one in run.findings()}

@@ -11,8 +11,10 @@ from trainlab.machine.host import capture, usable_vcpus
 from trainlab.record.study_record import Environment
 
 
-def test_the_environment_is_what_the_system_says() -> None:
+def test_the_environment_is_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     found = capture(Path.cwd())
+    assert found.variables["OMP_NUM_THREADS"] == "3"
     assert found.num_vcpus == os.cpu_count()
     assert found.packages["torch"] == torch.__version__
     assert found.torch_threads == torch.get_num_threads()
@@ -42,12 +44,7 @@ def test_the_git_commit_and_whether_it_is_changed_are_found(tmp_path: Path) -> N
     (tmp_path / "a").write_text("1")
     git("add", "a")
     git("commit", "-m", "first")
-    assert capture(tmp_path).git_commit == git("rev-parse", "HEAD")
-    assert capture(tmp_path).git_dirty is False
+    found = capture(tmp_path)
+    assert (found.git_commit, found.git_dirty) == (git("rev-parse", "HEAD"), False)
     (tmp_path / "a").write_text("2")
     assert capture(tmp_path).git_dirty is True
-
-
-def test_variables_that_steer_threads_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert capture(Path.cwd()).variables["OMP_NUM_THREADS"] == "3"

@@ -87,8 +87,8 @@ def test_rows_are_the_calls_of_the_model_in_the_order_written(
     assert rows["max_pool2d"].output_shapes == [[4, 64, 12, 12]]
 
 
-def test_work_is_what_hand_counting_gives(cnn: MakeSetup) -> None:
-    record = profile_layers(cnn(), TRAIN)
+def test_work_is_what_hand_counting_gives_and_steps_are_recorded_in_turns(cnn: MakeSetup) -> None:
+    record = profile_layers(cnn(), TRAIN.model_copy(update={"active_steps": 4}))
     assert not record.uncounted
     assert sum(row.num_parameters for row in record.rows) == 1_199_882
     found = {row.name: row.forward_flops // 4 for row in record.rows if row.forward_flops}
@@ -103,21 +103,15 @@ def test_work_is_what_hand_counting_gives(cnn: MakeSetup) -> None:
     assert rows["conv1"].saved_bytes == 0, "its input is the batch, its weights are parameters"
     assert rows["relu"].saved_bytes == hidden
     assert rows["conv2"].saved_bytes == 0, "its input is kept by the ReLU before"
-    pooled = 4 * 64 * 12 * 12
-    assert rows["max_pool2d"].saved_bytes == 8 * pooled, "which inputs were the largest"
+    assert rows["max_pool2d"].saved_bytes == 8 * 4 * 64 * 12 * 12, "which inputs were the largest"
     flat = rows["flatten"]
     assert (flat.forward_bytes, flat.output_bytes, flat.saved_bytes) == (0, 0, 0)
-
-
-def test_steps_are_recorded_in_turns_and_the_first_one_apart(cnn: MakeSetup) -> None:
-    record = profile_layers(cnn(), TRAIN.model_copy(update={"active_steps": 4}))
     assert record.num_steps == len(record.bare_ms) == len(record.watched_ms) == 4
     steps = {name: len(us) for name, us in record.phases_us.items()}
     assert steps == {"forward": 4, "loss": 4, "backward": 4}
     for row in record.rows:
         assert len(row.forward_us) == len(row.backward_us) == 4
-        assert row.first_forward_us is not None
-        assert row.first_backward_us is not None
+        assert None not in (row.first_forward_us, row.first_backward_us)
     for step, ms in enumerate(record.watched_ms):
         assert sum(us[step] for us in record.phases_us.values()) < ms * 1e3
 
@@ -194,47 +188,35 @@ def test_operators_nobody_can_count_are_named(zoo_setup: MakeSetup) -> None:
     assert record.uncounted == ["aten._cdist_backward", "aten._cdist_forward"]
 
 
-def test_a_shared_module_has_two_calls_and_its_parameters_once(zoo_setup: MakeSetup) -> None:
+def test_calls_are_wired_as_they_use_each_others_results(zoo_setup: MakeSetup) -> None:
     record = profile_layers(zoo_setup(ZOO["Shared"]), TRAIN)
     assert list(named(record)) == ["shared", "shared/2", "last", "cross_entropy"]
-    assert [row.num_parameters for row in record.rows] == [72, 0, 27, 0]
+    assert [row.num_parameters for row in record.rows] == [72, 0, 27, 0], "its parameters once"
     assert [row.inputs for row in record.rows] == [[-1], [0], [1], [-1, 2]]
-
-
-def test_what_changes_memory_in_place_is_the_source_of_what_it_changed(
-    zoo_setup: MakeSetup,
-) -> None:
     record = profile_layers(zoo_setup(ZOO["InPlace"]), TRAIN)
     expected = ["first", "view", "relu", "mul", "setitem", "flatten", "last", "cross_entropy"]
     assert list(named(record)) == expected
-    assert sources(record, "relu") == {"first"}
-    assert sources(record, "last") == {"flatten"}
-    assert sources(record, "flatten") == {"setitem"}
+    # What changes memory in place is the source of what it changed.
+    for name, source in (("relu", "first"), ("last", "flatten"), ("flatten", "setitem")):
+        assert sources(record, name) == {source}
     assert named(record)["relu"].output_bytes == 0
+    record = profile_layers(zoo_setup(ZOO["Attending"]), TRAIN)
+    assert list(named(record)) == ["view", "attention", "flatten", "last", "cross_entropy"]
+    assert sources(record, "attention") == {"view"}, "though it is called with keywords"
+    record = profile_layers(zoo_setup(ZOO["Encoding"]), TRAIN)
+    assert named(record)["encoder.self_attn"].num_parameters == 80
+    assert sources(record, "encoder.add") == {"view", "encoder.dropout1"}
+    assert "encoder" not in named(record)
 
 
 def test_steps_that_differ_are_merged_and_said_to_differ(zoo_setup: MakeSetup) -> None:
-    record = profile_layers(
-        zoo_setup(ZOO["Branching"]), TRAIN.model_copy(update={"active_steps": 4})
-    )
+    spec = TRAIN.model_copy(update={"active_steps": 4})
+    record = profile_layers(zoo_setup(ZOO["Branching"]), spec)
     assert not record.calls_are_equal
     rows = named(record)
     assert (len(rows["shared"].forward_us), len(rows["tanh"].forward_us)) == (4, 0)
     assert rows["tanh"].first_forward_us is not None
     assert sources(record, "last") == {"shared/2", "tanh"}
-
-
-def test_attention_is_one_row_and_an_encoder_layer_shows_what_it_calls(
-    zoo_setup: MakeSetup,
-) -> None:
-    record = profile_layers(zoo_setup(ZOO["Attending"]), TRAIN)
-    assert list(named(record)) == ["view", "attention", "flatten", "last", "cross_entropy"]
-    assert sources(record, "attention") == {"view"}, "though it is called with keywords"
-    record = profile_layers(zoo_setup(ZOO["Encoding"]), TRAIN)
-    rows = named(record)
-    assert rows["encoder.self_attn"].num_parameters == 80
-    assert sources(record, "encoder.add") == {"view", "encoder.dropout1"}
-    assert "encoder" not in rows
 
 
 # The first step is timed, the second warms up, the third is bare, the sixth and last is counted.

@@ -6,16 +6,10 @@ import torch
 
 from trainlab.machine.host import tf32_modes
 from trainlab.measure import limits
-from trainlab.measure.limits import (
-    cache_key,
-    fp32_products_as,
-    measured_limits,
-    product_flops,
-)
+from trainlab.measure.limits import cache_key, fp32_products_as, measured_limits
 from trainlab.record.files import read_json
 
 CPU = torch.device("cpu")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
 @pytest.fixture(autouse=True)
@@ -32,12 +26,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CPU_COPY_BYTES", 2**20)
     monkeypatch.setattr(limits, "BUDGET_S", 0.05)
     monkeypatch.setattr(limits, "BUSY_CORES", 1e9)  # whatever else runs beside the tests
-
-
-def test_a_product_is_two_operations_for_each_of_its_multiply_adds() -> None:
-    # Two by two: four results of two products and one sum each; the accumulator's start counts.
-    assert product_flops(2) == 4 * 2 * 2
-    assert product_flops(1000) == 2_000_000_000
 
 
 def test_the_limits_of_the_cpu_are_measured() -> None:
@@ -58,29 +46,22 @@ def test_a_second_call_takes_the_cached_limits() -> None:
 
 def test_the_cache_key_differs_wherever_the_limits_may(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [cache_key(CPU)]
-    for name, value in {
-        "cpu_model": lambda: "another",
-        "usable_vcpus": lambda: 1000,
-    }.items():
-        monkeypatch.setattr(limits, name, value)
+    for owner, name, value in (
+        (limits, "cpu_model", lambda: "another"),
+        (limits, "usable_vcpus", lambda: 1000),
+        (torch, "__version__", "9.9"),
+    ):
+        monkeypatch.setattr(owner, name, value)
         keys.append(cache_key(CPU))
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    keys.append(cache_key(CPU))
     assert len(set(keys)) == 4
-    assert cache_key(CPU) == keys[-1]
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_corrupt_cache_is_measured_again_and_replaced(cache: Path) -> None:
-    named = '"device_name": "x", "threads": 1, "torch": "2", "measured": ""'
+    named = '"format": 1, "device_name": "x", "threads": 1, "torch": "2", "measured": ""'
     cache.mkdir(parents=True)
     path = cache / f"{cache_key(CPU)}.json"
-    for text in (
-        *("", "{", "[]", "{}"),
-        f'{{{named}, "flops_per_s": {{}}, "bytes_per_s": 1}}',
-        f'{{{named}, "flops_per_s": {{"fp32": 0}}, "bytes_per_s": 1}}',
-        f'{{{named}, "flops_per_s": {{"fp32": 1}}, "bytes_per_s": NaN}}',
-    ):
+    for text in ("", "[]", f'{{{named}, "flops_per_s": {{}}, "bytes_per_s": 1}}'):
         path.write_text(text)
         record = measured_limits(CPU)
         assert record.flops_per_s["fp32"] > 0

@@ -15,8 +15,7 @@ TURN_S = 0.05
 class Clock:
     """Time that passes only while someone has a turn."""
 
-    def __init__(self) -> None:
-        self.now_s = 0.0
+    now_s = 0.0
 
     def monotonic(self) -> float:
         return self.now_s

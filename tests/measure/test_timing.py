@@ -21,23 +21,14 @@ from trainlab.workloads.workload import Workload
 QUICK = CostSpec(budget_s=0.6, warmup_steps=4, tight=1e-9)
 
 
-def taking(tiny: Workload, seconds: float, first: float = 0.0, spin: bool = False) -> Workload:
-    """The tiny workload with a loss that sleeps or spins for a known time, longer at its first call."""
-    calls = iter([first])
+def test_the_first_step_is_told_apart_phase_by_phase(make_setup: MakeSetup, tiny: Workload) -> None:
+    waits_s = iter([0.2])
 
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        end = time.perf_counter() + seconds + next(calls, 0.0)
-        if not spin:
-            time.sleep(max(0.0, end - time.perf_counter()))
-        while time.perf_counter() < end:
-            pass
+        time.sleep(next(waits_s, 0.001))
         return F.cross_entropy(outputs, targets)
 
-    return dataclasses.replace(tiny, loss=loss)
-
-
-def test_the_first_step_is_told_apart_phase_by_phase(make_setup: MakeSetup, tiny: Workload) -> None:
-    record = measure(make_setup(workload=taking(tiny, 0.001, first=0.2)), QUICK)
+    record = measure(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
     assert record.cold[0].phases_ms["loss"] > 200
     assert min(step.phases_ms["loss"] for step in record.settled) < 200
     assert sum(record.cold[0].phases_ms.values()) == record.warmup_ms[0]
@@ -97,10 +88,10 @@ class Slow(TorchDataset[tuple[torch.Tensor, torch.Tensor]]):
         return self._split.inputs[row], self._split.targets[row]
 
 
-@pytest.mark.parametrize("batch_size", [2, 8])
 def test_what_a_loader_costs_is_the_phase_of_the_data(
-    batch_size: int, make_setup: MakeSetup, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
+    batch_size = 8
     given = tiny.dataset("auto")
     loader: DataLoader[Any] = DataLoader(Slow(given.train), 5, shuffle=True)
     own = dataclasses.replace(tiny, data=dataclasses.replace(given, train=loader))

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor, nn
 
@@ -66,41 +65,27 @@ def test_a_sparse_gradient_is_as_large_as_the_rows(make_setup: MakeSetup, tiny: 
     assert record.optimizer.num_bytes < 10 * READ
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "code", "passes"),
-    [
-        # Reads weight and gradient, writes weight.
-        ("sgd", "fused", 3),
-        # Reads weight, gradient and both moments, writes all but the gradient.
-        ("adam", "fused", 7),
-    ],
-)
 def test_the_optimizers_bytes_are_those_of_its_passes(
-    optimizer: str, code: str, passes: int, make_setup: MakeSetup, tiny: Workload
+    make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    settings = {"optimizer": optimizer, "optimizer_code": code}
-    record = record_of(make_setup, tiny, lambda: nn.Linear(TOKENS, 3), **settings)
-    weights = 4 * (TOKENS * 3 + 3)
-    assert record.optimizer is not None
-    extra = record.optimizer.num_bytes - passes * weights
-    assert 0 <= extra <= 100, "beside the weights there are counts of steps"
+    # Reads weight and gradient, writes weight; adam both moments, too.
+    for optimizer, passes in (("sgd", 3), ("adam", 7)):
+        settings = {"optimizer": optimizer, "optimizer_code": "fused"}
+        record = record_of(make_setup, tiny, lambda: nn.Linear(TOKENS, 3), **settings)
+        weights = 4 * (TOKENS * 3 + 3)
+        assert record.optimizer is not None
+        extra = record.optimizer.num_bytes - passes * weights
+        assert 0 <= extra <= 100, "beside the weights there are counts of steps"
 
 
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        (lambda x, at: (torch.ops.aten.index_select.default, (x, 0, at)), 2 * 64 + 16),
-        (lambda x, at: (torch.ops.aten.index.Tensor, (x, [at])), 2 * 64 + 16),
-        (
-            lambda x, at: (torch.ops.aten.index_add_.default, (x, 0, at, torch.ones(2, 8))),
-            3 * 64 + 16,
-        ),
-        (lambda x, at: (torch.ops.aten.copy_.default, (x, torch.ones(100, 8))), 2 * 3200),
-        (lambda x, at: (torch.ops.aten._foreach_add_.Scalar, ([x, x.clone()], 1.0)), 4 * 3200),
-        (lambda x, at: (torch.ops.aten.t.default, (x,)), 0),
-    ],
-)
-def test_operators_move_what_they_reach(call: Any, expected: int) -> None:
-    operator, arguments = call(torch.zeros(100, 8), torch.tensor([3, 5]))
-    result = operator(*arguments)
-    assert traffic_bytes(operator, arguments, {}, result) == expected
+def test_operators_move_what_they_reach() -> None:
+    x, at, aten = torch.zeros(100, 8), torch.tensor([3, 5]), torch.ops.aten
+    for operator, arguments, expected in (
+        (aten.index_select.default, (x, 0, at), 2 * 64 + 16),
+        (aten.index.Tensor, (x, [at]), 2 * 64 + 16),
+        (aten.index_add_.default, (x, 0, at, torch.ones(2, 8)), 3 * 64 + 16),
+        (aten.copy_.default, (x, torch.ones(100, 8)), 2 * 3200),
+        (aten._foreach_add_.Scalar, ([x, x.clone()], 1.0), 4 * 3200),
+        (aten.t.default, (x,), 0),
+    ):
+        assert traffic_bytes(operator, arguments, {}, operator(*arguments)) == expected, operator

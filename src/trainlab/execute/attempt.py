@@ -97,7 +97,6 @@ class Attempt:
         return error is not None
 
     def end(self) -> None:
-        """Records how the trial ended."""
         progress, state = self.progress, self.progress.state
         if self._raised is not None:
             state = "interrupted" if self.is_interrupted else "failed"
@@ -131,7 +130,6 @@ class Attempt:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether an interrupt ended it."""
         return isinstance(self._raised, Interrupted)
 
     def pass_on_interrupt(self) -> None:
@@ -190,7 +188,6 @@ class EventWriter:
         self._lines: LineWriter | None = None
 
     def write(self, event: Event) -> None:
-        """Appends an event, with the time."""
         if self._lines is None:
             make_folder(self._path.parent)
             self._lines = LineWriter(self._path, append=True)
@@ -198,6 +195,5 @@ class EventWriter:
         self._lines.write({**content, "at": _now("milliseconds")})
 
     def close(self) -> None:
-        """Closes the file, if there is one."""
         if self._lines is not None:
             self._lines.close()

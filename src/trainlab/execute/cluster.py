@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -30,8 +30,7 @@ from typing import Any, Protocol
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.launch import tail_of
-from trainlab.execute.planned_run import IsOver
-from trainlab.execute.preflight import raise_told
+from trainlab.execute.planned_run import IsOver, end_left
 from trainlab.extras import import_extra
 from trainlab.plan import Group, trials_of
 from trainlab.record.files import replacing
@@ -65,12 +64,10 @@ class Share(Spec):
     """Groups that one node runs."""
 
     run: str
-    """The run folder."""
     groups: tuple[Group, ...]
     threads: int | None
     """For trials that do not say how many; None: all of the machine."""
     trial_timeout_s: float | None = None
-    """How long a trial may take."""
     folder: str
     """The driver's current folder: workloads may be named relative to it."""
     path: tuple[str, ...]
@@ -78,7 +75,6 @@ class Share(Spec):
 
     @property
     def trials(self) -> tuple[TrialFolder, ...]:
-        """Of all its groups."""
         return tuple(map(RunFolder(Path(self.run)).trial, (t.id for t in trials_of(self.groups))))
 
     def left(self) -> tuple[Group, ...]:
@@ -158,7 +154,8 @@ class ClusterExecutor:
         asking = [cell.settings for cell in study.all_cells]
         needs = _needs(asking, max(one.threads or 1 for one in asking))
         told = json.loads(self._cluster.ask(asked.model_dump_json(), needs))
-        raise_told(told)
+        if problems := told.get("problems"):
+            raise SpecError(problems)
         return tuple(told["devices"])
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
@@ -222,7 +219,7 @@ class ClusterExecutor:
             return self._task(run, ended.share.model_copy(update={"groups": left}), ended.tries + 1)
         message = f"its task on the cluster was lost {ended.tries} times"
         failure = Failure(kind="TaskLost", message=message, traceback=tail_of(ended.log))
-        _record_left(ended.share, UNENDED, "failed", failure)
+        end_left(ended.share.trials, UNENDED, "failed", failure)
         return None
 
     def _end(self, left: list[Task]) -> None:
@@ -235,21 +232,13 @@ class ClusterExecutor:
             left = [task for task in left if not self._cluster.has_ended(task)]
             time.sleep(POLL_S / 5)
         for task in cancelled:
-            _record_left(task.share, {"running"}, "interrupted", None)
+            end_left(task.share.trials, ("running",), "interrupted")
 
 
 def _has_weights(run: RunFolder, share: Share) -> bool:
     """Whether the trials whose weights it starts from have ended."""
     needed = {trial.weights_of for trial in trials_of(share.groups)} - {None}
     return all(run.trial(str(one)).read().state not in UNENDED for one in needed)
-
-
-def _record_left(
-    share: Share, states: Container[State], state: State, error: Failure | None
-) -> None:
-    for folder in share.trials:
-        if (record := folder.read()).state in states:
-            folder.end(record.model_copy(update={"state": state, "error": error}))
 
 
 def _module_path() -> tuple[str, ...]:

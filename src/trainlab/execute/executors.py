@@ -83,61 +83,20 @@ def executor_for(
 ) -> Executor:
     """The executor of that name, which `check_place` has found to be one."""
     name, _, detail = on.partition(":")
-    if name == "inline":
-        return InlineExecutor(load, instruments)
     if name in ("ray", "slurm"):
         from trainlab.execute.cluster import ClusterExecutor, RayCluster, SlurmCluster
 
         cluster = RayCluster(detail) if name == "ray" else SlurmCluster(detail)
         return ClusterExecutor(cluster, trial_timeout_s)
-    return LocalExecutor(load, instruments, jobs, trial_timeout_s, packs=name == "local")
-
-
-class InlineExecutor:
-    """Every group in this process, one after the other: what ran here before may influence a cost.
-    Workloads and instruments may be objects here: nothing leaves the process."""
-
-    def __init__(self, load: Loader, instruments: Sequence[Instrument] = ()) -> None:
-        self._load, self._instruments = load, instruments
-
-    def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        return preflight(study, self._load, each_device=each_device)
-
-    def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
-        environment = run.write_environment(capture(Path.cwd()))
-        study = run.study().to_study(str(run.study_file))
-        with closing(EventWriter(run)) as events:
-
-            def run_bench(members: Sequence[Group]) -> None:
-                ids = [one for group in members for one in group.ids]
-                seats = [TimedTrial(run, trial_id, environment, self._load) for trial_id in ids]
-                try:
-                    with torch_restored():
-                        take_turns(seats, members, events)
-                finally:
-                    for seat in seats:
-                        seat.abandon()
-
-            for is_timed, some in groupby(groups, lambda group: group.bench is not None):
-                if is_timed:
-                    run_benches(run, study, list(some), run_bench, is_over)
-                    continue
-                for group in some:
-                    if is_over():
-                        return
-                    events.write(Event(kind="group_begins", trials=group.ids))
-                    run_group(run, group.ids, environment, self._load, self._instruments)
-                    events.write(Event(kind="group_ends", trials=group.ids))
-
-    def close(self) -> None:
-        """Nothing is kept."""
+    return LocalExecutor(load, instruments, jobs, trial_timeout_s, on=name)
 
 
 class LocalExecutor:
     """This machine. Every group runs in a fresh process, so that one that crashes fails alone and nothing
-    that ran before can influence it; those that may, side by side. A workload given as an object learns in
-    this process, unless several trials are to run side by side or one may not take too long; instruments
-    given as objects cannot go elsewhere at all."""
+    that ran before can influence it; those that may, side by side, and as `local`, trials that an engine
+    may train together in one. A workload given as an object learns in this process, unless several trials
+    are to run side by side or one may not take too long; instruments given as objects cannot go elsewhere
+    at all. As `inline`, all run in this process, where what ran before may influence a cost."""
 
     def __init__(
         self,
@@ -146,12 +105,9 @@ class LocalExecutor:
         jobs: AskedJobs = 1,
         trial_timeout_s: float | None = None,
         *,
-        packs: bool = True,
+        on: str = "local",
     ) -> None:
-        """`packs`: trials that an engine may train together get one process."""
-        self._inline, self._load = InlineExecutor(load, instruments), load
-        self._has_instruments, self._packs = bool(instruments), packs
-        self._sends_objects = not packs or are_processes_asked(jobs, "local", trial_timeout_s)
+        self._load, self._instruments, self._on = load, instruments, on
         self._asked, self._trial_timeout_s = jobs, trial_timeout_s
         self._folder = Path.cwd()
 
@@ -179,24 +135,28 @@ class LocalExecutor:
                 code=self._load.known_code(study.workload),
                 sent=self._load.sent,
             )
-            processes = _Processes(run, events, job, self._trial_timeout_s)
-            for kind, some in groupby(packed(groups) if self._packs else groups, kind_of):
+            here = _Here(run, events, job, self._load, self._instruments)
+            there = _Processes(run, events, job, self._trial_timeout_s)
+            for kind, some in groupby(packed(groups) if self._on == "local" else groups, kind_of):
                 members = list(some)
                 if kind == "timed":
-                    run_benches(run, study, members, processes.run_bench, is_over)
-                elif kind == "shared" and learns_here:
-                    self._inline.run(run, members, is_over)
+                    place = here if self._on == "inline" else there
+                    run_benches(run, study, members, place.run_bench, is_over)
+                elif self._on == "inline" or (kind == "shared" and learns_here):
+                    here.run_in_turn(members, is_over)
                 else:
-                    processes.run_side_by_side(
-                        members, jobs if kind == "shared" else ONE_AT_A_TIME, is_over
-                    )
+                    at_a_time = jobs if kind == "shared" else ONE_AT_A_TIME
+                    there.run_side_by_side(members, at_a_time, is_over)
 
     def close(self) -> None:
-        launch.close()
+        if self._on != "inline":
+            launch.close()
 
     def _learns_here(self, workload: str) -> bool:
-        is_kept = workload.endswith(AS_OBJECT) and not self._sends_objects
-        return self._has_instruments or is_kept
+        if self._on == "inline" or self._instruments:
+            return True
+        is_asked = are_processes_asked(self._asked, self._on, self._trial_timeout_s)
+        return workload.endswith(AS_OBJECT) and not is_asked
 
     def _jobs(self, run: RunFolder, groups: Sequence[Group]) -> Jobs:
         """How many groups run side by side: decided once, when a run begins with these groups."""
@@ -210,6 +170,39 @@ class LocalExecutor:
             decided = JobsRecord(number=jobs.number, threads=jobs.threads)
             run.write_study(record.model_copy(update={"side_by_side": decided}))
         return jobs
+
+
+class _Here:
+    """This process, which runs groups one after the other; nothing leaves it."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        events: EventWriter,
+        job: Job,
+        load: Loader,
+        instruments: Sequence[Instrument],
+    ) -> None:
+        self._run, self._events, self._environment = run, events, job.environment
+        self._load, self._instruments = load, instruments
+
+    def run_in_turn(self, groups: Sequence[Group], is_over: IsOver) -> None:
+        for group in groups:
+            if is_over():
+                return
+            self._events.write(Event(kind="group_begins", trials=group.ids))
+            run_group(self._run, group.ids, self._environment, self._load, self._instruments)
+            self._events.write(Event(kind="group_ends", trials=group.ids))
+
+    def run_bench(self, groups: Sequence[Group]) -> None:
+        ids = [one for group in groups for one in group.ids]
+        seats = [TimedTrial(self._run, one, self._environment, self._load) for one in ids]
+        try:
+            with torch_restored():
+                take_turns(seats, groups, self._events)
+        finally:
+            for seat in seats:
+                seat.abandon()
 
 
 class _Processes:

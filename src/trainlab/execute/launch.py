@@ -12,7 +12,7 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, forkserver
@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from trainlab.execute.planned_run import end_left
 from trainlab.execute.signals import ENDING
 from trainlab.machine.host import num_killed_for_memory
 from trainlab.machine.processes import signal_name
@@ -58,7 +59,6 @@ class Job:
     """What a process is told as it starts."""
 
     run: Path
-    """The run folder."""
     trials: tuple[str, ...]
     environment: str
     """The name under which the machine is recorded."""
@@ -73,7 +73,6 @@ class Job:
     threads: int | None = None
     """For trials that do not say how many; None: torch's choice."""
     limit_s: float | None = None
-    """How long it may work."""
 
 
 def prepare() -> None:
@@ -103,7 +102,6 @@ def close() -> None:
 def _run_job(
     job: Job, pipe: "connection.Connection", log: Path, environment: dict[str, str]
 ) -> None:
-    """What a process runs."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(job.folder)
@@ -190,7 +188,6 @@ class WorkerProcess:
         return None
 
     def finish_run(self) -> None:
-        """Waits until it has run its trials and ended."""
         self.answer()
         self._dismiss()
 
@@ -271,7 +268,8 @@ class WorkerProcess:
         return [
             record
             for record in (folder.read() for folder in self._folders)
-            if record.state == "pending" or self._is_own(record, begun)
+            if record.state == "pending"
+            or (record.state in begun and record.token == self._job.token)
         ]
 
     def record_exit(self) -> None:
@@ -283,12 +281,8 @@ class WorkerProcess:
 
     def record_interrupted(self) -> None:
         """Records the trials that it was running when it was ended."""
-        for folder in self._folders:
-            if self._is_own(record := folder.read(), ("running",)):
-                folder.end(record.model_copy(update={"state": "interrupted", "error": None}))
-
-    def _is_own(self, record: TrialRecord, states: Sequence[str]) -> bool:
-        return record.state in states and record.token == self._job.token
+        own = (folder for folder in self._folders if folder.read().token == self._job.token)
+        end_left(own, ("running",), "interrupted")
 
     def _failure(self) -> Failure:
         """Of each trial it left behind, with the end of its log."""

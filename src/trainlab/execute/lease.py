@@ -46,7 +46,6 @@ class Driver(FileRecord):
 
     @property
     def name(self) -> str:
-        """Who it is, for a person."""
         return f"{self.user} on {self.host}, process {self.pid}"
 
     @property

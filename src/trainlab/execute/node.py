@@ -14,6 +14,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+from trainlab.errors import SpecError, TrainlabError
 from trainlab.machine.processes import end_with_parent
 from trainlab.record.run_folder import RunFolder
 
@@ -44,18 +45,23 @@ def run_share(text: str) -> int:
 
 
 def answer_preflight(text: str) -> str:
-    """The devices of this machine, or the error, as JSON."""
+    """The devices of this machine, or the problems, as JSON."""
     from trainlab.execute.cluster import Preflight
-    from trainlab.execute.preflight import preflight, told_error
+    from trainlab.execute.preflight import preflight
     from trainlab.train.loader import Loader
+    from trainlab.workloads.user_code import mistake_in
 
     asked = Preflight.model_validate_json(text)
     try:
         devices = preflight(asked.study, Loader(), each_device=asked.each_device)
+    except SpecError as error:
+        return json.dumps({"problems": error.problems})
     except Exception as error:
-        if (told := told_error(error)) is None:
+        if isinstance(error, TrainlabError):
+            return json.dumps({"problems": [str(error)]})
+        if (failure := mistake_in(error)) is None:
             raise
-        return json.dumps(told)
+        return json.dumps({"problems": [failure.mistake]})
     return json.dumps({"devices": devices})
 
 

@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from trainlab.errors import WorkloadError
 from trainlab.plan import Group, Trial, further_groups, plan, trials_of
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study_record import GroupRecord, StudyRecord
-from trainlab.record.trial_record import TrialRecord
+from trainlab.record.trial_record import Failure, State, TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
@@ -35,6 +35,12 @@ def start_run(
     """A new run folder; `command` is what was typed, where it was not typed here. `on`, `jobs` and the time
     a trial may take are kept for whoever resumes the run."""
     now = datetime.now().astimezone()
+    if command is None:
+        # Where trainlab is installed says nothing, and is nobody's business.
+        program, *words = sys.argv
+        name = Path(program).name
+        name = "trainlab" if name in ("trainlab", "__main__.py") else name
+        command = "python" if name in SESSIONS else shlex.join([name, *words])
     groups = plan(study)
     folder = create_run(out, study.name, now)
     _write_trials(folder, groups)
@@ -44,7 +50,7 @@ def start_run(
             name=study.name,
             created=now.isoformat(timespec="seconds"),
             trainlab=__version__,
-            command=shlex.join(_command()) if command is None else command,
+            command=command,
             study=study.model_dump(mode="json"),
             on=on,
             jobs=jobs,
@@ -97,21 +103,21 @@ def _records(groups: Sequence[Group]) -> tuple[GroupRecord, ...]:
     )
 
 
-def _command() -> list[str]:
-    """What was typed: where trainlab is installed says nothing, and is nobody's business."""
-    program, *words = sys.argv
-    name = Path(program).name
-    if name in SESSIONS:
-        return ["python"]
-    return ["trainlab" if name in ("trainlab", "__main__.py") else name, *words]
-
-
 def mark_interrupted(run: RunFolder) -> None:
     """Trials that were running when their driver died are recorded as interrupted."""
-    for folder in map(run.trial, run.study().trials):
-        record = folder.read()
-        if record.state == "running":
-            folder.end(record.model_copy(update={"state": "interrupted"}))
+    end_left(map(run.trial, run.study().trials), ("running",), "interrupted")
+
+
+def end_left(
+    folders: Iterable[TrialFolder],
+    states: Container[State],
+    state: State,
+    error: Failure | None = None,
+) -> None:
+    """Records the end of those trials that stand so, whose process could not."""
+    for folder in folders:
+        if (record := folder.read()).state in states:
+            folder.end(record.model_copy(update={"state": state, "error": error}))
 
 
 def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
@@ -149,27 +155,21 @@ def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool)
     study = record.to_study(str(run.study_file))
     workload = study.workload
     if study.script is not None and study.script.from_inside:
-        rule = (
-            "is of a loop that trainlab.watch watched from inside, and only that can run it again"
-        )
-        raise WorkloadError(f"{run.path}: {rule}; run the loop anew")
+        rule = "is of a loop that trainlab.watch watched from inside, and only that can run it"
+        raise WorkloadError(f"{run.path}: {rule} again; run the loop anew")
     if workload.endswith(AS_OBJECT):
-        raise WorkloadError(
-            f"{run.path}: its workload was an object of a Python session; "
-            "name it as FILE.py:NAME in a new run"
-        )
+        remedy = "name it as FILE.py:NAME in a new run"
+        raise WorkloadError(f"{run.path}: its workload was an object of a Python session; {remedy}")
     if record.workload_digest is None or allow_changed:
         return
     now = file_digest(workload)
     place = workload if is_script(workload) else workload.rpartition(":")[0]
     if now is None:
-        raise WorkloadError(
-            f"{place}: no such file; resume the run from the folder it was started in"
-        )
+        rule = "no such file; resume the run from the folder it was started in"
+        raise WorkloadError(f"{place}: {rule}")
     if now != record.workload_digest:
-        raise WorkloadError(
-            f"{place}: has changed since the run began; put it back as it was, or add --allow-changed"
-        )
+        remedy = "put it back as it was, or add --allow-changed"
+        raise WorkloadError(f"{place}: has changed since the run began; {remedy}")
 
 
 def _group(run: RunFolder, group: GroupRecord, trial_ids: Iterable[str]) -> Group:

@@ -1,14 +1,13 @@
 """The preflight: what only the machine that runs the trials can say, checked before any of them runs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from trainlab import errors
 from trainlab.data.dataset import Dataset, Loaded
-from trainlab.errors import SpecError, TrainlabError, WorkloadError, said_by
+from trainlab.errors import SpecError, TrainlabError, said_by
 from trainlab.instruments.probe_listing import check_selectors
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
@@ -21,7 +20,7 @@ from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
 from trainlab.watching.script_process import source_of
-from trainlab.workloads.user_code import mistake_in, own_line, told_place
+from trainlab.workloads.user_code import own_line, told_place
 from trainlab.workloads.workload import Workload
 
 OF_OPTIMIZER = (
@@ -171,21 +170,3 @@ def _check_models(settings: Sequence[TrainSpec], workload: Workload) -> None:
     if problems:
         # Its traceback is told as well.
         raise SpecError(problems) from next(filter(None, problems.values()), None)
-
-
-def told_error(error: BaseException) -> dict[str, Any] | None:
-    """The error of a preflight as JSON; None where it is neither ours nor a mistake of the user's code."""
-    if isinstance(error, SpecError):
-        return {"error": SpecError.__name__, "lines": error.problems}
-    if isinstance(error, TrainlabError):
-        return {"error": type(error).__name__, "lines": [str(error)]}
-    if (mistake := mistake_in(error)) is not None:
-        return {"error": WorkloadError.__name__, "lines": [mistake.mistake]}
-    return None
-
-
-def raise_told(told: Mapping[str, Any]) -> None:
-    """Raises the error that `told_error` told, if it is one."""
-    if "error" in told:
-        kind: type[TrainlabError] = getattr(errors, told["error"], TrainlabError)
-        raise SpecError(told["lines"]) if kind is SpecError else kind("\n".join(told["lines"]))

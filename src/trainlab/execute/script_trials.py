@@ -149,21 +149,17 @@ class ScriptTimer:
         self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns", None)
 
     def warm_up(self) -> Footprint:
-        """Waits until its steps are warm."""
         return Footprint(**self._process.answer()["footprint"])
 
     def turn(self, number: int) -> float:
-        """One turn; the median of its bare steps."""
         self._process.tell(f"turn {number}")
         median_ms: float = self._process.answer()["median_ms"]
         return median_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        """The record of all turns."""
         self._process.tell(f"finish {bench} {stopped}")
         self._attempt.engine_facts.update(self._process.answer()["facts"])
         return self._attempt.folder.cost.read()
 
     def close(self) -> None:
-        """Ends the script."""
         self._process.close()

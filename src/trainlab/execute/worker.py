@@ -368,7 +368,6 @@ class TimedTrial:
 
 
 def _set_up_cost(run: RunFolder, attempt: Attempt, load: Loader) -> Setup:
-    """A cost trial set up on this machine, with the weights it asks for."""
     trial = attempt.trial
     engine, _ = engine_for(trial.settings, [])
     setup = _set_up(attempt, load, engine.name)

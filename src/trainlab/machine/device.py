@@ -96,7 +96,6 @@ class Footprint:
 
 
 def footprint(device: torch.device) -> Footprint:
-    """Of this process."""
     host_bytes = psutil.Process().memory_info().rss
     if device.type != "cuda":
         return Footprint(host_bytes)

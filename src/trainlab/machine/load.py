@@ -40,8 +40,6 @@ def cpu_times() -> CpuTimes:
 
 
 class LoadMeter:
-    """Started before a measurement and read after it."""
-
     def __init__(self) -> None:
         self._start = cpu_times()
         self._load_before = os.getloadavg()[0]

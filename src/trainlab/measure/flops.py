@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import Observer, PassCost, storage_bytes, storage_id
@@ -34,8 +34,7 @@ Formula = Callable[..., int]
 
 def formula_for(operator: Any) -> Formula | None:
     """Called with the operator's arguments and `out_val`, its result; None where none is known."""
-    packet = getattr(operator, "_overloadpacket", operator)
-    name = getattr(packet, "__name__", "")
+    packet, name = getattr(operator, "_overloadpacket", operator), _name_of(operator)
     if (own := OWN.get(name)) and packet == getattr(aten, name, None):
         return own
     if packet not in flop_registry and name.endswith("_"):
@@ -44,12 +43,15 @@ def formula_for(operator: Any) -> Formula | None:
     return formula
 
 
+def _name_of(operator: Any) -> str:
+    name: str = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
+    return name
+
+
 def kind_of(operator: Any) -> str:
     """`convolution`, `recurrent` or `matmul`: torch decides by kind whether fp32 may run as TF32."""
-    name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
-    if "conv" in name:
-        return "convolution"
-    return "recurrent" if "rnn" in name else "matmul"
+    name = _name_of(operator)
+    return "convolution" if "conv" in name else "recurrent" if "rnn" in name else "matmul"
 
 
 def may_multiply(operator: Any) -> bool:
@@ -59,7 +61,7 @@ def may_multiply(operator: Any) -> bool:
         return False
     if getattr(operator, "namespace", "") != "aten":
         return True
-    name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
+    name = _name_of(operator)
     words = {re.sub(r"\d+d?$", "", word) for word in name.split("_")}
     return not words & NO_PRODUCTS and any(map(PRODUCTS.fullmatch, words))
 
@@ -81,25 +83,13 @@ def _convolution_backward(
     return num_wanted * _convolution(x, weight, out_val=grad, transposed=transposed)
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    """Of (..., tokens, features): scores, and what they weigh."""
-    return 2 * prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-
-
-def _attention_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, *_: Any, out_val: Any, **__: Any
-) -> int:
-    """Scores again, then two products for each of the two of the forward pass."""
-    scores, weighed = query.shape[-1], value.shape[-1]
-    return 2 * prod(query.shape[:-1]) * key.shape[-2] * (3 * scores + 2 * weighed)
-
-
 def _multi_head(
     query: Tensor, key: Tensor, value: Tensor, width: int, *_: Any, out_val: Any
 ) -> int:
-    """The fused inference path: four projections and the attention between them."""
+    """The fused inference path: four projections and the attention between them, as of one head."""
     projected = 2 * width * (2 * query.numel() + key.numel() + value.numel())
-    return projected + _attention(query, key, value, out_val=out_val)
+    shapes = ((len(one), 1, *one.shape[1:]) for one in (query, key, value))
+    return int(projected + sdpa_flop_count(*shapes))
 
 
 def _encoder_layer(source: Tensor, width: int, *rest: Any, out_val: Any) -> int:
@@ -116,20 +106,18 @@ def _recurrent(x: Tensor, weights: Any, *rest: Any, out_val: Any, **_: Any) -> i
     return int(2 * tokens * sum(matrix.numel() for matrix in matrices if matrix.dim() == 2))
 
 
-def _added_product(c: Tensor, a: Tensor, b: Tensor, *_: Any, out_val: Any, **__: Any) -> int:
-    return 2 * a.numel() * (b.shape[-1] if b.dim() > 1 else 1)
-
-
-FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+FLASH = aten._scaled_dot_product_flash_attention
+FLASH_BACKWARD = aten._scaled_dot_product_flash_attention_backward
 OWN: dict[str, Formula] = {
     "convolution_backward": _convolution_backward,
     "_slow_conv2d_forward": _convolution,  # torch's formula wants an argument that it does not have
     "_slow_conv2d_backward": _convolution_backward,
-    FLASH: _attention,
-    f"{FLASH}_backward": _attention_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": flop_registry[FLASH],
+    "_scaled_dot_product_flash_attention_for_cpu_backward": flop_registry[FLASH_BACKWARD],
     "_native_multi_head_attention": _multi_head,
     "_transformer_encoder_layer_fwd": _encoder_layer,
-    **dict.fromkeys(("addmv", "addmv_", "_addmm_activation"), _added_product),
+    **dict.fromkeys(("addmv", "addmv_"), lambda c, a, b, *_, **__: 2 * a.numel()),
+    "_addmm_activation": flop_registry[aten.addmm],
     **dict.fromkeys(("mv", "dot", "vdot"), lambda a, b, **_: 2 * a.numel()),
 }
 for _name in ("mkldnn_rnn_layer", "_cudnn_rnn", "miopen_rnn"):
@@ -153,8 +141,8 @@ NOT_WRITTEN = {"grads"}
 
 
 def traffic_bytes(operator: Any, args: tuple[Any, ...], kwargs: Any, result: Any) -> int:
-    """None where the operator only makes a view, or memory that nobody has written to."""
-    name = getattr(getattr(operator, "_overloadpacket", operator), "__name__", "")
+    """Read and written; 0 where the operator only makes a view, or memory that nobody has written to."""
+    name = _name_of(operator)
     inputs, outputs = list(tensors_in((args, kwargs))), list(tensors_in(result))
     is_mutable = getattr(getattr(operator, "_schema", None), "is_mutable", False)
     is_view = not is_mutable and set(map(storage_id, outputs)) <= set(map(storage_id, inputs))

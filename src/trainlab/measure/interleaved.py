@@ -117,7 +117,6 @@ def is_warm(steps_ms: Sequence[float]) -> bool:
 
 
 def warm_ms(steps_ms: Sequence[float]) -> float:
-    """A step as the warm-up left it."""
     return statistics.median(steps_ms[-WINDOW_STEPS:])
 
 

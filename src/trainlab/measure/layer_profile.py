@@ -75,11 +75,10 @@ OF_THE_MODEL: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
 class LayerWatch(Instrument):
-    """Watches the calls of steps run inside `watching`, with a timer or a counter."""
+    """Watches the calls of steps, each of which is run inside `watching`, with a timer or a counter."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._recorder: CallRecorder | None = None
 
     @contextmanager
     def watching(self, observer: Observer) -> Iterator[list[Call]]:
@@ -90,24 +89,21 @@ class LayerWatch(Instrument):
         try:
             yield recorder.calls
         finally:
-            self._recorder = None
             recorder.watch.uninstall()
             recorder.release_graph()
             observer.end()
 
     def forward_begins(self) -> None:
-        if self._recorder is None:
-            return
-        self._recorder.phase = "forward"
         if self._has_begun:  # of an update that has several batches
             self.passes_go_on()
             return
         self._has_begun = True
+        self._recorder.phase = "forward"
         self._recorder.observer.begin()
         self._recorder.watch.start_watching()
 
     def phase_ends(self, phase: Phase) -> None:
-        if self._recorder is None or not self._has_begun:
+        if not self._has_begun:
             return
         self._recorder.observer.phase_ends(phase)
         if phase == "forward":
@@ -116,14 +112,12 @@ class LayerWatch(Instrument):
             self._recorder.watch.stop_watching()
 
     def passes_go_on(self) -> None:
-        if self._recorder is not None:
-            self._recorder.phase = "forward"
-            self._recorder.observer.passes_go_on()
-            self._recorder.watch.start_watching(goes_on=True)
+        self._recorder.phase = "forward"
+        self._recorder.observer.passes_go_on()
+        self._recorder.watch.start_watching(goes_on=True)
 
     def passes_end(self) -> None:
-        if self._recorder is not None:
-            self._recorder.watch.stop_watching()
+        self._recorder.watch.stop_watching()
 
 
 @dataclass(eq=False)

@@ -228,7 +228,6 @@ def _standing(setup: Setup) -> dict[str, Blocks]:
 
 
 def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
-    """The blocks on the device that these tensors lie in."""
     blocks: Blocks = {}
     for tensor in tensors:
         parts = (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,)

@@ -91,7 +91,6 @@ class Tally:
             sums[total] += getattr(event, attribute)
 
     def record(self, **others: Any) -> OperatorsRecord:
-        """What was counted, with the fields that are not counted here."""
         num_steps = len(self.step_us)
         return OperatorsRecord(
             num_steps=num_steps,

@@ -60,17 +60,15 @@ class ColdWatch(Instrument):
         work()
         self._mark("other")
         after = _counts(self._device)
-        gone = {name: None if name not in after else after[name] - before[name] for name in COUNTED}
-        return ColdStep.model_validate({"phases_ms": self._phases_ms, **gone})
+        gone = {name: count - before[name] for name, count in after.items()}
+        not_here = dict.fromkeys(("libraries_loaded", "device_allocations"))
+        return ColdStep.model_validate({"phases_ms": self._phases_ms, **not_here, **gone})
 
     def _mark(self, phase: str) -> None:
         synchronize(self._device)
         now = time.perf_counter_ns()
         self._phases_ms[phase] = self._phases_ms.get(phase, 0.0) + (now - self._since) / 1e6
         self._since = now
-
-
-COUNTED = ("page_faults", "modules_imported", "libraries_loaded", "device_allocations")
 
 
 def _counts(device: torch.device) -> dict[str, int]:
@@ -95,8 +93,6 @@ Stopped = Literal["tight", "budget"]
 
 
 class PhaseMarks(Instrument):
-    """Marks the end of every phase on a stopwatch."""
-
     def __init__(self, watch: Stopwatch) -> None:
         self._mark = watch.mark
 
