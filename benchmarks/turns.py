@@ -9,13 +9,16 @@ the two lies within ±2%.
 
 import argparse
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
 from benchmarks.pairs import verdict
-from trainlab.execute.launch import Launcher, WorkerProcess
+from trainlab.execute import launch
+from trainlab.execute.attempt import new_token
+from trainlab.execute.launch import Job, WorkerProcess
 from trainlab.execute.planned_run import start_run
 from trainlab.machine.host import capture
 from trainlab.plan import plan
@@ -38,13 +41,11 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     }
     study = resolve(checked_question(values), BUILTIN["mnist-cnn"])
     run = start_run(study, folder)
-    environment = run.write_environment(capture(Path.cwd()))
+    here = Path.cwd()
+    job = Job(run.path.absolute(), (), run.write_environment(capture(here)), new_token(), here)
     groups = [group for group in plan(study) if group.bench and not group.trials[0].again]
-    launcher = Launcher()
-    processes = [WorkerProcess(run, group, environment, launcher) for group in groups]
+    processes = [WorkerProcess(run, group, replace(job, trials=group.ids)) for group in groups]
     try:
-        for process in processes:
-            process.wait_until_ready()
         for process in processes:
             process.warm_up()
         watched, other = processes
@@ -60,7 +61,7 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     finally:
         for process in processes:
             process.kill()
-        launcher.close()
+        launch.close()
     return found
 
 
