@@ -35,7 +35,21 @@ def said_by(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001  the user's code, which may raise anything
         return "(its message cannot be shown)"
+    text = writable(text)
     return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} … ({len(text):,} letters)"
+
+
+def writable(text: str) -> str:
+    """The text as a file can hold it: what is not valid Unicode is escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def cut_lines(text: str) -> str:
+    """A traceback as it is recorded: lines that are too long are cut."""
+    lines = text.splitlines(keepends=True)
+    return writable(
+        "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
+    )
 
 
 def reason_in(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from shutil import rmtree
 from typing import Any
 
-from trainlab.errors import MOST_SAID, Interrupted, said_by
+from trainlab.errors import Interrupted, cut_lines, said_by
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
 from trainlab.machine.device import is_out_of_memory
@@ -161,19 +161,9 @@ def _failure(error: BaseException, place: str) -> Failure:
     failure = mistake_in(error, place)
     if failure is None:
         failure = Failure(kind=type(error).__name__, message=said_by(error), traceback="")
-    lines = "".join(traceback.format_exception(error)).splitlines(keepends=True)
-    cut = (line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
-    texts = {
-        "message": failure.message,
-        "traceback": failure.traceback or "".join(cut),
-        "line": failure.line,
-    }
-    return Failure(
-        kind=OUT_OF_MEMORY if is_out_of_memory(error) else failure.kind,
-        field=failure.field,
-        # What is not valid Unicode, no file can hold.
-        **{name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()},
-    )
+    trace = failure.traceback or cut_lines("".join(traceback.format_exception(error)))
+    kind = OUT_OF_MEMORY if is_out_of_memory(error) else failure.kind
+    return failure.model_copy(update={"kind": kind, "traceback": trace})
 
 
 def _now(timespec: str = "seconds") -> str:

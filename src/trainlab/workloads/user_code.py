@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from trainlab.errors import MOST_SAID, Interrupted, said_by
+from trainlab.errors import Interrupted, cut_lines, said_by
 from trainlab.record.trial_record import Failure
 
 Item = TypeVar("Item")
@@ -122,10 +122,8 @@ def own_traceback(error: BaseException) -> str:
         own = [frame for frame in one.stack if is_own(frame.filename)]
         one.stack = traceback.StackSummary.from_list(own)
         pending += filter(None, (one.__context__, one.__cause__))
-    lines = "".join(told.format()).splitlines(keepends=True)
-    if lines and lines[0].startswith("Traceback"):
-        lines = lines[1:]
-    return "".join(line if len(line) <= MOST_SAID else f"{line[:MOST_SAID]} …\n" for line in lines)
+    lines = list(told.format())
+    return cut_lines("".join(lines[lines[0].startswith("Traceback") :]))
 
 
 def told_place(place: str) -> str:
