@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import rich_report, row
+from rich_run import rich_data, row
 
+from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 
 pytest.importorskip("vl_convert", reason="needs trainlab[report]")
@@ -35,15 +36,13 @@ def browser() -> Iterator[Any]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The report of a run with a nasty layer, in both languages."""
     home = tmp_path_factory.mktemp("pages")
+    layers = [row("fc1", [-1]), row(SCRIPT, [0], type=SCRIPT)]
+    classes = [SCRIPT, "T-shirt/top", *map(str, range(8))]
+    data = rich_data(home / "run", layers=lambda trial: layers, classes=classes)
     made = {}
     for lang in ("en", "zh"):
-        layers = [row("fc1", [-1]), row(SCRIPT, [0], type=SCRIPT)]
-        classes = [SCRIPT, "T-shirt/top", *map(str, range(8))]
-        report = rich_report(
-            home / f"run-{lang}", lang, layers=lambda trial, rows=layers: rows, classes=classes
-        )
         made[lang] = home / f"{lang}.html"
-        made[lang].write_text(html_of(report), encoding="utf-8")
+        made[lang].write_text(html_of(report_of(data, lang)), encoding="utf-8")
     return made
 
 

@@ -117,26 +117,26 @@ class CheckVerb(Verb):
 
 
 def _verdict_lines(verdict: "Verdict", words: "Words") -> list[str]:
-    hand_in = verdict.origin.hand_in if verdict.origin is not None else None
-    named = [text for text in (hand_in.author, hand_in.student_id) if text] if hand_in else []
+    hers, differences = verdict.origin, verdict.differences or ()
+    named = [text for text in (hers.author, hers.student_id) if text] if hers else []
     who = f" ({words.listed(named)})" if named else ""
     key = "check_same" if verdict.is_the_runs else "check_differs"
     head, lines = f"{verdict.path}{who}{words('colon')}{words(key)}", []
     if not verdict.has_same_records:
         lines.append(words("check_other_records"))
-    if verdict.other_version and not verdict.is_same_text:
+    if verdict.other_version and verdict.differences != ():
         lines.append(words("check_other_version", version=verdict.other_version))
-    if not verdict.is_same_text and not verdict.differences:
+    if verdict.differences is None:
         lines.append(words("check_unreadable"))
-    if verdict.is_only_text and verdict.is_same_text:
+    if verdict.is_only_text and verdict.differences == ():
         lines.append(words("check_only_text"))
-    for difference in verdict.differences[:MOST_SHOWN]:
+    for difference in differences[:MOST_SHOWN]:
         sides = {"check_reported": difference.reported, "check_expected": difference.expected}
         for side, text in sides.items():
             line = plain(" ".join(text.split()))
             shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
             lines.append(words(side, text=shown or words("check_nothing")))
-    if (more := len(verdict.differences) - MOST_SHOWN) > 0:
+    if (more := len(differences) - MOST_SHOWN) > 0:
         lines.append(words("check_more", number=more))
     if verdict.own_numbers:
         lines.append(words("check_own_numbers", numbers=words.listed(verdict.own_numbers)))

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -19,9 +19,12 @@ from trainlab.analysis.evidence import Evidence
 from trainlab.errors import RecordError
 from trainlab.record.files import reading
 from trainlab.record.run_folder import run_digests
+from trainlab.report.html import html_of
 from trainlab.report.lab_report import Origin, read_origin
-from trainlab.report.writing import FORMATS, document_of
-from trainlab.words import LANGUAGES, Words
+from trainlab.report.markdown import markdown_of
+from trainlab.report.pdf import pdf_of
+from trainlab.report.writing import document_of
+from trainlab.words import LANGUAGES
 
 ORIGIN_COMMENT = re.compile(r"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
 ORIGIN_SCRIPT = re.compile(r'<script id="handed-in"[^>]*>(.*?)</script>', re.DOTALL)
@@ -31,33 +34,21 @@ OWN = re.compile(r'<div class="own">.*?</div>', re.DOTALL)
 UNSEEN = re.compile(r"<(script|style|title)\b.*?</\1>", re.DOTALL)
 FIELD = re.compile(r"<t[dh]\b[^>]*>")
 LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^>]*>")
-LABELS = ("lab_written_by", "lab_written_by_author")
-"""The keys of what stands above an author's text."""
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
-
-@dataclass(frozen=True)
-class ReportText:
-    """What a report says, without what its author wrote."""
-
-    lines: tuple[str, ...]
-    own: tuple[str, ...] = ()
-    """The author's lines."""
-
-
-def read_report(path: Path) -> bytes:
-    """The file; RecordError where it is missing or in another format."""
-    if path.suffix not in READERS:
-        raise RecordError(f"{path}: not a report; must end in {', '.join(READERS)}")
-    with reading(path):
-        return path.read_bytes()
+Lines = tuple[list[str], list[str]]
+"""What trainlab wrote in a report, and what its author did, as far as the format tells them apart."""
 
 
 def origin_in(suffix: str, content: bytes) -> Origin | None:
     """What the report says about how it was written; None where it says nothing."""
-    text, candidates = content.decode("utf-8", "replace"), []
+    text, candidates = content.decode("utf-8", "replace"), list[str]()
     if suffix == ".pdf":
-        candidates = [_unpacked(match[1]) for match in PDF_STREAM.finditer(content)]
+        for match in PDF_STREAM.finditer(content):
+            stream = match[1]
+            with suppress(zlib.error):
+                stream = zlib.decompressobj().decompress(stream)
+            candidates += [stream.decode("utf-8", "replace")] if stream.startswith(b"{") else []
     elif suffix == ".html":
         candidates = ORIGIN_SCRIPT.findall(text)
     elif found := ORIGIN_COMMENT.search(text):
@@ -68,12 +59,12 @@ def origin_in(suffix: str, content: bytes) -> Origin | None:
     return None
 
 
-def html_text(content: bytes) -> ReportText:
+def html_lines(content: bytes) -> Lines:
     """The visible lines of a page, a row of a table each on one, and its charts' data."""
     page = content.decode("utf-8", "replace")
     charts = "\n".join(CHARTS.findall(page)).replace('},"chart-', '},\n"chart-').splitlines()
-    lines = _visible_lines(UNSEEN.sub("", OWN.sub("", page)))
-    return ReportText((*lines, *charts), tuple(_visible_lines("\n".join(OWN.findall(page)))))
+    told = [*_visible_lines(UNSEEN.sub("", OWN.sub("", page))), *charts]
+    return told, [*_visible_lines("\n".join(OWN.findall(page)))]
 
 
 def _visible_lines(page: str) -> Iterator[str]:
@@ -86,22 +77,20 @@ def _visible_lines(page: str) -> Iterator[str]:
             yield told
 
 
-def markdown_text(content: bytes) -> ReportText:
-    """The lines, without those quoted under the author's label."""
-    lines: list[str] = []
-    own: list[str] = []
-    is_own = False
+def markdown_lines(content: bytes) -> Lines:
+    """What the author wrote is quoted; so are notices, which begin with their kind."""
+    told, own, was_quoted, is_own = list[str](), list[str](), False, False
     for line in content.decode("utf-8", "replace").splitlines():
-        if not line.startswith(">"):
-            is_own = False
-        elif _is_label(line.removeprefix(">").strip().strip("*")):
-            is_own = True
+        is_quoted = line.startswith(">")
+        if not (is_quoted and was_quoted):
+            is_own = is_quoted and not line.startswith("> [!")
+        was_quoted = is_quoted
         if line.strip() and not ORIGIN_COMMENT.search(line):
-            (own if is_own else lines).append(line.strip())
-    return ReportText(tuple(lines), tuple(own))
+            (own if is_own else told).append(line.strip())
+    return told, own
 
 
-def pdf_text(content: bytes) -> ReportText | None:
+def pdf_lines(content: bytes) -> Lines | None:
     """The words of all pages as lines; None without poppler's pdftotext."""
     program = shutil.which("pdftotext")
     if program is None:
@@ -110,23 +99,15 @@ def pdf_text(content: bytes) -> ReportText | None:
         [program, "-layout", "-", "-"], input=content, capture_output=True, check=False
     )
     lines = (" ".join(line.split()) for line in done.stdout.decode("utf-8", "replace").splitlines())
-    return ReportText(tuple(line for line in lines if line))
+    return [line for line in lines if line], []
 
 
-READERS = {".html": html_text, ".md": markdown_text, ".pdf": pdf_text}
-"""The text of a report, by how its name ends."""
-
-
-def _is_label(text: str) -> bool:
-    """Whether a line begins what an author wrote, in any language."""
-    labels = (Words(lang).template(key) for lang in LANGUAGES for key in LABELS)
-    return any(text.startswith(label.partition("{")[0]) for label in labels)
-
-
-def _unpacked(stream: bytes) -> str:
-    with suppress(zlib.error):
-        stream = zlib.decompressobj().decompress(stream)
-    return stream.decode("utf-8", "replace") if stream.startswith(b"{") else ""
+FORMATS: dict[str, tuple[Callable[[Document], bytes], Callable[[bytes], Lines | None]]] = {
+    ".html": (lambda document: html_of(document).encode(), html_lines),
+    ".md": (lambda document: markdown_of(document).encode(), markdown_lines),
+    ".pdf": (pdf_of, pdf_lines),
+}
+"""How a report is written and how its text is read, by how its name ends."""
 
 
 @dataclass(frozen=True)
@@ -144,20 +125,19 @@ class Verdict:
     path: Path
     origin: Origin | None
     """None where the report does not say how it was written."""
-    differences: tuple[Difference, ...] = ()
-    is_same_text: bool = True
-    """Whether all that trainlab wrote in it is what the run gives."""
-    has_same_records: bool = True
+    differences: tuple[Difference, ...] | None
+    """Where what trainlab wrote in it is not what the run gives; None where its text cannot be read."""
+    has_same_records: bool
     """Whether it was written from the run's records as they are now."""
-    is_only_text: bool = False
+    is_only_text: bool
     """Whether only the text of a PDF could be compared: the file was saved again, or with other fonts."""
-    own_numbers: tuple[str, ...] = ()
+    own_numbers: tuple[str, ...]
     """Numbers that its author wrote and that stand nowhere in what trainlab wrote."""
 
     @property
     def is_the_runs(self) -> bool:
         """Whether every number that trainlab wrote in it is the run's."""
-        return self.is_same_text and self.has_same_records
+        return self.differences == () and self.has_same_records
 
     @property
     def other_version(self) -> str | None:
@@ -167,39 +147,43 @@ class Verdict:
 
 
 def check_report(path: Path, evidence: Evidence) -> Verdict:
-    """Writes the report again from the run's records and compares what it says."""
-    content, suffix = read_report(path), path.suffix
-    origin, digests = origin_in(suffix, content), run_digests(evidence.folder)
+    """Writes the report again from the run's records and compares what it says. RecordError where the file
+    is missing or in another format."""
+    if path.suffix not in FORMATS:
+        raise RecordError(f"{path}: not a report; must end in {', '.join(FORMATS)}")
+    with reading(path):
+        content = path.read_bytes()
+    origin, digests = origin_in(path.suffix, content), run_digests(evidence.folder)
+    write, read = FORMATS[path.suffix]
     verdicts = []
     # A report that was not written to be handed in does not say its language.
     langs = [origin.lang] if origin is not None and origin.lang in LANGUAGES else LANGUAGES
     for lang in langs:
-        document = document_of(evidence, lang, None if origin is None else origin.hand_in)
-        expected = FORMATS[suffix[1:]](document)[f"report{suffix}"]
+        document = document_of(evidence, lang, origin)
+        expected = write(document)
         own_texts = [block for block in document.all_blocks() if isinstance(block, OwnText)]
         own = " ".join(part.text for block in own_texts for part in block.parts)
-        differences: list[Difference] | None = []
+        differences: tuple[Difference, ...] | None = ()
         if expected != content:
-            reported, wanted = READERS[suffix](content), READERS[suffix](expected)
+            reported, wanted = read(content), read(expected)
             differences = None
             if reported is not None and wanted is not None:
-                differences = list(_changed_lines(reported.lines, wanted.lines))
-                own = " ".join(reported.own) or own
+                differences = tuple(_differences(reported[0], wanted[0]))
+                own = " ".join(reported[1]) or own
         verdicts.append(
             Verdict(
                 path=path,
                 origin=origin,
-                differences=tuple(differences or ()),
-                is_same_text=differences == [],
+                differences=differences,
                 has_same_records=origin is None or origin.records in ("", digests.all),
-                is_only_text=suffix == ".pdf" and expected != content,
+                is_only_text=path.suffix == ".pdf" and expected != content,
                 own_numbers=_numbers_of_their_own(document, own),
             )
         )
-    return min(verdicts, key=lambda one: (not one.is_same_text, len(one.differences)))
+    return min(verdicts, key=lambda one: (one.differences is None, len(one.differences or ())))
 
 
-def _changed_lines(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
+def _differences(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
     matcher = SequenceMatcher(None, reported, wanted, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind != "equal":

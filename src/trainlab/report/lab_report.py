@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from unicodedata import normalize
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pydantic import TypeAdapter
 
 from trainlab import __version__
 from trainlab.analysis import document
@@ -33,17 +33,11 @@ class HandIn:
     notes: str = ""
     """Markdown."""
 
-    def origin(self, lang: str, digest: str) -> str:
-        """All that is needed to write the same report of the same run again, as JSON."""
-        value = {**vars(self), "lang": lang, "records": digest, "trainlab": __version__}
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
+@dataclass(frozen=True, kw_only=True)
+class Origin(HandIn):
+    """What a report says about how it was written: all that is needed to write it again."""
 
-@dataclass(frozen=True)
-class Origin:
-    """What a report says about how it was written."""
-
-    hand_in: HandIn
     lang: str
     records: str
     """The digest of the records it was written from."""
@@ -53,13 +47,7 @@ class Origin:
 
 def read_origin(text: str) -> Origin:
     """The origin from its JSON; ValueError where it is none."""
-    value: Any = json.loads(text)
-    own = [field.name for field in fields(HandIn)]
-    rest = ("lang", "records", "trainlab")
-    is_known = isinstance(value, dict) and set(value) == {*own, *rest}
-    if not is_known or not all(isinstance(one, str) for one in value.values()):
-        raise ValueError("not the origin of a report")
-    return Origin(HandIn(**{name: value[name] for name in own}), *(value[name] for name in rest))
+    return TypeAdapter(Origin).validate_json(text)
 
 
 def read_notes(path: Path) -> str:
@@ -203,7 +191,11 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
         byline=" · ".join(byline),
         sections=document.with_live_links(sections),
         made_by=words("lab_made_by", version=__version__) if own else report.made_by,
-        origin=hand_in.origin(report.lang, digests.all),
+        origin=json.dumps(
+            vars(hand_in) | {"lang": report.lang, "records": digests.all, "trainlab": __version__},
+            ensure_ascii=False,
+            sort_keys=True,
+        ),
     )
 
 
