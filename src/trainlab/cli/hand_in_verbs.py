@@ -38,11 +38,12 @@ class ReportVerb(Verb):
     """Write notes to fill in, with a drafted conclusion, and stop."""
 
     def __call__(self) -> None:
+        from trainlab.analysis.overview import data_of
         from trainlab.lab import open_run
         from trainlab.record.files import make_folder
         from trainlab.record.run_folder import RunFolder
         from trainlab.report import writing
-        from trainlab.report.lab_report import HandIn, read_notes
+        from trainlab.report.lab_report import HandIn, drafted_notes, read_notes
 
         lang, names = self.words.lang, writing.check_formats(self.formats)
         text = "" if self.notes is None else read_notes(self.notes)
@@ -51,7 +52,8 @@ class ReportVerb(Verb):
         run = open_run(self.run)
         evidence = run.evidence()
         if self.draft is not None:
-            writing.write_new(self.draft, writing.draft_notes(evidence, lang), "--draft")
+            text = drafted_notes(data_of(evidence), self.words)
+            writing.write_new(self.draft, text, "--draft")
             print_lines([self.draft])
             return
         documents, paths = [name for name in names if name != writing.TABLES], list[Path]()

@@ -11,7 +11,7 @@ from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
 from trainlab.analysis.document import Block, Document, chart_groups
 from trainlab.extras import import_extra
 from trainlab.record.learning_record import Picture
-from trainlab.report.pictures import Labels, embedded_font, png_of_picture
+from trainlab.report.pictures import embedded_font, labels_of, png_of_picture
 from trainlab.words import Words
 
 FONT = "'Trainlab Report', system-ui, sans-serif"
@@ -32,7 +32,7 @@ def html_of(document: Document) -> str:
         _environment()
         .get_template("page.html.j2")
         .render(
-            **_means(words, Labels(document, words).of),
+            **_means(words, labels_of(document, words)),
             document=document,
             lang_tag=words.language.tag,
             generator="trainlab",

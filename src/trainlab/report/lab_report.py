@@ -173,7 +173,8 @@ SHOWN_DIGESTS = 12
 
 
 def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
-    """The same report in the form of a lab report, with what its author wrote where it belongs."""
+    """The same report in the form of a lab report, with what its author wrote where it belongs: before the
+    sections of a part."""
     words, digests = Words(report.lang), run_digests(data.evidence.folder)
     facts = {
         "lab_author": hand_in.author,
@@ -184,51 +185,39 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     label = words("lab_written_by", author=hand_in.author)
     label = label if hand_in.author else words("lab_written_by_author")
     placed = placed_notes(hand_in.notes)
-    own = {part: OwnText(label, tuple(pieces)) for part, pieces in placed.items()}
-    sections = [_part(part, report, data, own.get(part), digests, words) for part in PARTS]
+    taken = {section for sections in PARTS.values() for section in sections}
+    parts = []
+    for part, ids in PARTS.items():
+        own = (OwnText(label, tuple(placed[part])),) if part in placed else ()
+        inner = [
+            section
+            for section in report.sections
+            if section.id in ids or (part == "results" and section.id not in taken)
+        ]
+        blocks: list[document.Block] = list(_purpose(data, words)) if part == "purpose" else []
+        blocks += own
+        # A section that is called like the part gives it its blocks rather than a heading of its own.
+        blocks += [block for section in inner if section.id == part for block in section.blocks]
+        nested = [section for section in inner if section.id != part]
+        if part == "method":
+            nested.append(_digest_section(digests, words))
+        if part == "discussion" and not own:
+            blocks.append(Paragraph(words("lab_no_discussion")))
+        if part == "conclusion" and not own:
+            # A draft, which says that it is one.
+            told = answer_sentences(data, words)
+            texts = [words("lab_draft"), *told] if told else [words("no_findings")]
+            blocks += map(Paragraph, texts)
+        title = words(f"lab_{part}")
+        parts.append(Section(f"lab-{part}", title, tuple(blocks), tuple(nested)))
+    origin = {"lang": report.lang, "records": digests.all, "trainlab": __version__}
     return replace(
         report,
         byline=" · ".join(byline),
-        sections=document.with_live_links(sections),
-        made_by=words("lab_made_by", version=__version__) if own else report.made_by,
-        origin=json.dumps(
-            vars(hand_in) | {"lang": report.lang, "records": digests.all, "trainlab": __version__},
-            ensure_ascii=False,
-            sort_keys=True,
-        ),
+        sections=document.with_live_links(parts),
+        made_by=words("lab_made_by", version=__version__) if placed else report.made_by,
+        origin=json.dumps(vars(hand_in) | origin, ensure_ascii=False, sort_keys=True),
     )
-
-
-def _part(
-    part: str,
-    report: Document,
-    data: RunData,
-    own: OwnText | None,
-    digests: Digests,
-    words: Words,
-) -> Section:
-    """The part's own text stands before the sections in it."""
-    taken = {section for sections in PARTS.values() for section in sections}
-    inner = [
-        section
-        for section in report.sections
-        if section.id in PARTS[part] or (part == "results" and section.id not in taken)
-    ]
-    blocks: list[document.Block] = list(_purpose(data, words)) if part == "purpose" else []
-    blocks += [own] if own else []
-    # A section that is called like the part gives it its blocks rather than a heading of its own.
-    blocks += [block for section in inner if section.id == part for block in section.blocks]
-    nested = [section for section in inner if section.id != part]
-    if part == "method":
-        nested.append(_digest_section(digests, words))
-    if part == "discussion" and own is None:
-        blocks.append(Paragraph(words("lab_no_discussion")))
-    if part == "conclusion" and own is None:
-        # A draft, which says that it is one.
-        told = answer_sentences(data, words)
-        texts = [words("lab_draft"), *told] if told else [words("no_findings")]
-        blocks += map(Paragraph, texts)
-    return Section(f"lab-{part}", words(f"lab_{part}"), tuple(blocks), tuple(nested))
 
 
 def _purpose(data: RunData, words: Words) -> Iterator[document.Block]:

@@ -2,13 +2,14 @@
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from trainlab.analysis import document as blocks
 from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnText, Section, Table
-from trainlab.report.pictures import Labels, file_of, picture_files, table_note
+from trainlab.report.pictures import file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
+Labels = Callable[[Block], str]
 FOLDER = "figures"
 SMALL_SIDE = 84
 """Pixels: smaller pictures are shown larger."""
@@ -22,7 +23,7 @@ EDGE_UNDERSCORE = re.compile(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
 def markdown_of(document: Document) -> str:
     """The text; its figures are named `figures/<id>.<suffix>`."""
     words = Words(document.lang)
-    labels = Labels(document, words)
+    labels = labels_of(document, words)
     parts = [f"# {escaped(document.title)}"]
     parts += [f"**{escaped(document.byline)}**"] if document.byline else []
     parts.append(escaped(document.subtitle))
@@ -88,7 +89,7 @@ def _section(section: Section, level: int, words: Words, labels: Labels) -> Iter
 
 
 def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
-    """Its paragraphs."""
+    """Its paragraphs. The caption of a table stands above it, that of a picture below it."""
     match block:
         case blocks.Paragraph(text):
             yield escaped(text)
@@ -106,28 +107,29 @@ def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
             yield from ["</details>"] if is_folded else []
         case OwnText():
             yield _own_text(block)
-        case _:
-            yield from _labelled(block, words, labels)
-
-
-def _labelled(
-    block: Table | blocks.Figure | blocks.Drawing | Gallery, words: Words, labels: Labels
-) -> Iterator[str]:
-    """The caption of a table stands above it, that of a picture below it."""
-    caption = f"**{labels.of(block)}**{words('colon')}{escaped(block.caption)}"
-    match block:
         case Table():
-            yield from (caption, _table(block))
             note = table_note(block, words)
-        case Gallery():
-            yield from (_gallery(block), caption)
-            note = block.note
-        case _:
+            yield from (_caption(block, words, labels), _table(block))
+            yield from [f"*{escaped(note)}*"] if note else []
+        case Gallery(note=note):
+            yield from (_gallery(block), _caption(block, words, labels))
+            yield from [f"*{escaped(note)}*"] if note else []
+        case blocks.Figure(note=note) | blocks.Drawing(note=note):
             yield f"![{escaped(block.alt)}]({FOLDER}/{block.id}.{_suffix(words.lang)})"
-            yield caption + (words("full_stop") + escaped(block.note) if block.note else "")
-            return
-    if note:
-        yield f"*{escaped(note)}*"
+            note = words("full_stop") + escaped(note) if note else ""
+            yield _caption(block, words, labels) + note
+
+
+def _statement(item: blocks.Statement) -> str:
+    remark = f" ({escaped(item.remark)})" if item.remark else ""
+    command = f" {code(item.command)}{remark}" if item.command else ""
+    return f"- {escaped(item.text)}{command}"
+
+
+def _caption(
+    block: Table | Gallery | blocks.Figure | blocks.Drawing, words: Words, labels: Labels
+) -> str:
+    return f"**{labels(block)}**{words('colon')}{escaped(block.caption)}"
 
 
 def _own_text(block: OwnText) -> str:
@@ -138,12 +140,6 @@ def _own_text(block: OwnText) -> str:
         text = _fenced(part.text) if part.kind == "code" else escaped(part.text)
         pieces.append(frame.format(text))
     return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
-
-
-def _statement(item: blocks.Statement) -> str:
-    remark = f" ({escaped(item.remark)})" if item.remark else ""
-    command = f" {code(item.command)}{remark}" if item.command else ""
-    return f"- {escaped(item.text)}{command}"
 
 
 def _gallery(block: Gallery) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -56,19 +56,15 @@ def notebook_html(
     charts = [_figure(block, words) for block in blocks if isinstance(block, Figure)]
     others = [_shortened(block, words) for block in blocks if not isinstance(block, Figure)]
     inner = blocks_html(others, words) + f'<div class="charts">{"".join(charts)}</div>'
-    folder = _text(words("run_folder", path=run))
+    folder, link = _text(words("run_folder", path=run)), _text(words("report_to_write"))
+    if report is not None:
+        # Relative to the notebook: that is what its server can open.
+        place = quote(Path(os.path.relpath(report)).as_posix())
+        link = f'<a href="{place}" target="_blank">{_text(words("report_link"))}</a>'
     return (
         f'<div class="trainlab-run" lang="{words.language.tag}"><style>{STYLE}</style>'
-        f"<h3>{_text(title)}</h3>{inner}<p>{folder} &nbsp; {_report(report, words)}</p></div>"
+        f"<h3>{_text(title)}</h3>{inner}<p>{folder} &nbsp; {link}</p></div>"
     )
-
-
-def _report(report: Path | None, words: Words) -> str:
-    if report is None:
-        return _text(words("report_to_write"))
-    # Relative to the notebook: that is what its server can open.
-    place = quote(Path(os.path.relpath(report)).as_posix())
-    return f'<a href="{place}" target="_blank">{_text(words("report_link"))}</a>'
 
 
 def _shortened(block: Block, words: Words) -> Block:
@@ -122,16 +118,14 @@ def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
     if all_times := script_times(evidence):
         blocks.append(time_table(all_times, words))
     figures = {block.id: block for block in answer.blocks if isinstance(block, Figure)}
-    figures |= {figure.id: figure for figure in _charts(data, words)}
+    for metric in compared_metrics(evidence)[:1]:
+        figure = chart_of(data, metric, words)
+        figures[figure.id] = figure
+    for number, one in enumerate(probed_quantities(data)[:MOST_PROBED], start=1):
+        for figure in probe_figures(one, words, f"probe-{number}", num_settings=1):
+            figures[figure.id] = figure
     title = words.builtin(evidence.study.title) or evidence.name
     return title, [*blocks, *figures.values()]
-
-
-def _charts(data: RunData, words: Words) -> Iterator[Figure]:
-    for metric in compared_metrics(data.evidence)[:1]:
-        yield chart_of(data, metric, words)
-    for number, one in enumerate(probed_quantities(data)[:MOST_PROBED], start=1):
-        yield from probe_figures(one, words, f"probe-{number}", num_settings=1)
 
 
 def chart_of(data: RunData, name: str, words: Words, *, by_depth: bool = False) -> Figure:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from textwrap import wrap
@@ -15,6 +16,7 @@ from trainlab.report import pictures
 from trainlab.report.wrapping import cells
 from trainlab.words import Words
 
+Labels = Callable[[blocks.Block], str]
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS = 6
@@ -32,7 +34,7 @@ def pdf_of(document: Document) -> bytes:
     """The same document gives the same bytes. MissingExtraError without typst or vl-convert."""
     typst = import_extra("typst", "a PDF report")
     words = Words(document.lang)
-    labels = pictures.Labels(document, words)
+    labels = pictures.labels_of(document, words)
     data = {
         **vars(document),
         "font": pictures.FAMILY,
@@ -72,7 +74,7 @@ def _widths(document: Document) -> dict[str, int]:
     return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, blocks.Figure)}
 
 
-def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[str, Any]:
+def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     """Neighbouring charts are laid out together."""
     found: list[dict[str, Any]] = []
     for is_chart, group in chart_groups(section.blocks):
@@ -82,11 +84,11 @@ def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[st
     return {**vars(section), "blocks": found, "sections": inner}
 
 
-def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[str, Any]:
+def _block(block: blocks.Block, words: Words, labels: Labels) -> dict[str, Any]:
     """Its fields by their names, and what the page needs beside them."""
     values: dict[str, Any] = {**vars(block), "kind": type(block).__name__}
     if isinstance(block, Table | blocks.Figure | blocks.Drawing | blocks.Gallery):
-        values["label"] = labels.of(block)
+        values["label"] = labels(block)
     match block:
         case blocks.Notice():
             values["label"] = words(f"{block.tone}_mark") + words("colon")

@@ -5,7 +5,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
-from trainlab.analysis.document import Document, Drawing, Figure, Gallery, OwnText, Table
+from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, OwnText, Table
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.extras import import_extra
 from trainlab.record.files import writing
@@ -21,23 +21,17 @@ from trainlab.record.learning_record import Picture
 from trainlab.words import WORDS, Words
 
 
-class Labels:
-    """`Figure 1`, `Table 2`: figures and tables of a document, counted in reading order."""
-
-    def __init__(self, document: Document, words: Words) -> None:
-        blocks = list(document.all_blocks())
-        figures = [block for block in blocks if isinstance(block, Figure | Drawing | Gallery)]
-        tables = [block for block in blocks if isinstance(block, Table)]
+def labels_of(document: Document, words: Words) -> Callable[[Block], str]:
+    """`Figure 1`, `Table 2`: what gives a figure or table its label, counted in reading order."""
+    labels: dict[int, str] = {}
+    for key, kinds in (
+        ("figure_number", Figure | Drawing | Gallery),
+        ("table_number", Table),
+    ):
+        counted = (block for block in document.all_blocks() if isinstance(block, kinds))
         # By identity: two tables may be equal in every field.
-        self._labels = {
-            id(block): words(key, number=number)
-            for key, counted in (("figure_number", figures), ("table_number", tables))
-            for number, block in enumerate(counted, start=1)
-        }
-
-    def of(self, block: Figure | Drawing | Gallery | Table) -> str:
-        """The label of one of them."""
-        return self._labels[id(block)]
+        labels |= {id(block): words(key, number=n) for n, block in enumerate(counted, start=1)}
+    return lambda block: labels[id(block)]
 
 
 def table_note(table: Table, words: Words) -> str:
@@ -60,20 +54,26 @@ def font_folder() -> Path:
 
 def embedded_font(document: Document) -> str:
     """A style with the characters this document uses in it; empty where it has no Chinese ones."""
-    if not any(ord(character) >= 0x2E80 for character in repr(document)):
+    # The document's repr has every text in it, also those of charts; the page around it is of our words.
+    shown = repr(document)
+    if not any(ord(character) >= 0x2E80 for character in shown):
         return ""
-    content = base64.b64encode(_subset(characters(document))).decode()
-    source = f"url(data:font/woff2;base64,{content}) format('woff2')"
+    shown += "".join(text for texts in WORDS.values() for text in texts)
+    subset = import_extra("fontTools.subset", "a Chinese HTML report")
+    import_extra("brotli", "a Chinese HTML report")
+    options = subset.Options(flavor="woff2", layout_features=["kern"], notdef_outline=True)
+    font = subset.load_font(str(font_folder() / REGULAR), options)
+    cutter = subset.Subsetter(options)
+    cutter.populate(text="".join(sorted({one for one in shown if ord(one) >= 0x80})))
+    cutter.subset(font)
+    font.recalcTimestamp = False
+    content = io.BytesIO()
+    subset.save_font(font, content, options)
+    encoded = base64.b64encode(content.getvalue()).decode()
+    source = f"url(data:font/woff2;base64,{encoded}) format('woff2')"
     return (
         f"\n@font-face {{ font-family: 'Trainlab Report'; src: {source}; font-display: block; }}\n"
     )
-
-
-def characters(document: Document) -> set[str]:
-    """All characters beyond ASCII that the document, or the page around it, can show."""
-    words = "".join(text for texts in WORDS.values() for text in texts)
-    # The document's repr has every text in it, also those of charts.
-    return {character for character in words + repr(document) if ord(character) >= 0x80}
 
 
 def lacks_glyphs(document: Document) -> bool:
@@ -84,26 +84,12 @@ def lacks_glyphs(document: Document) -> bool:
     return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
 
 
-def _subset(shown: set[str]) -> bytes:
-    subset = import_extra("fontTools.subset", "a Chinese HTML report")
-    import_extra("brotli", "a Chinese HTML report")
-    options = subset.Options(flavor="woff2", layout_features=["kern"], notdef_outline=True)
-    font = subset.load_font(str(font_folder() / REGULAR), options)
-    cutter = subset.Subsetter(options)
-    cutter.populate(text="".join(sorted(shown)))
-    cutter.subset(font)
-    content = io.BytesIO()
-    font.recalcTimestamp = False
-    subset.save_font(font, content, options)
-    return content.getvalue()
-
-
 COLOUR_TYPES = {1: 0, 3: 2}
 """By channels: grey, or red, green and blue."""
 
 
 def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
-    """The picture pixel by pixel, each `scale` pixels wide and high."""
+    """The picture pixel by pixel, grey or in colours, each `scale` pixels wide and high."""
     step = picture.width * picture.channels
     values, rows = picture.values, []
     for start in range(0, len(values), step):
@@ -111,15 +97,19 @@ def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
         pixels = [row[at : at + picture.channels] for at in range(0, step, picture.channels)]
         # Each row begins with its filter: none.
         rows += [b"\0" + b"".join(pixel * scale for pixel in pixels)] * scale
-    size = picture.width * scale, picture.height * scale
-    head = struct.pack(">IIBBBBB", *size, 8, COLOUR_TYPES[picture.channels], 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(b"".join(rows), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(kind, content) for kind, content in parts)
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    check = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+    size, colour_type = (
+        (picture.width * scale, picture.height * scale),
+        COLOUR_TYPES[picture.channels],
+    )
+    png = b"\x89PNG\r\n\x1a\n"
+    for kind, content in (
+        (b"IHDR", struct.pack(">IIBBBBB", *size, 8, colour_type, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"".join(rows), 9)),
+        (b"IEND", b""),
+    ):
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        png += struct.pack(">I", len(content)) + kind + content + check
+    return png
 
 
 WIDTH = 520

@@ -11,10 +11,9 @@ from trainlab.errors import SpecError
 from trainlab.record.files import make_folder, replacing, writing
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import HandIn, drafted_notes, lab_report_of
+from trainlab.report.lab_report import HandIn, lab_report_of
 from trainlab.report.markdown import figure_files, markdown_of
 from trainlab.report.pdf import pdf_of
-from trainlab.words import Words
 
 FORMATS: dict[str, Callable[[Document], dict[str, bytes]]] = {
     "html": lambda document: {"report.html": html_of(document).encode()},
@@ -51,11 +50,6 @@ def document_of(evidence: Evidence, lang: str, hand_in: HandIn | None = None) ->
     data = data_of(evidence)
     report = report_of(data, lang)
     return report if hand_in is None else lab_report_of(report, data, hand_in)
-
-
-def draft_notes(evidence: Evidence, lang: str = "en") -> str:
-    """A notes file for the author to fill in and edit."""
-    return drafted_notes(data_of(evidence), Words(lang))
 
 
 def write_document(document: Document, formats: Sequence[str], out: Path) -> list[Path]:
