@@ -251,6 +251,20 @@ class Careless(nn.Module):
             return hidden + torch.zeros(3, device=inputs.device)
 
 
+class Square(torch.autograd.Function):
+    """x times x."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor) -> Tensor:
+        ctx.save_for_backward(inputs)
+        return inputs * inputs
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        (inputs,) = ctx.saved_tensors
+        return 2 * inputs * gradient
+
+
 class Busy(torch.autograd.Function):
     """Does nothing, for a given time, forward and backward."""
 

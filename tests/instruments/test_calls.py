@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models import is_unwatched
+from models import Square, is_unwatched
 from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import CallListener, CallWatch, EndListener, WatchedCall
 
@@ -36,16 +36,6 @@ class Heard(CallListener):
         return [(call.name, call.number, call.role) for call in self.begun]
 
 
-class Square(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return torch.mul(x, x)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        return gradients[0]
-
-
 class Net(nn.Module):
     """A container, a shared layer, functions, a custom function, a torch.nn module that calls others."""
 
@@ -60,9 +50,15 @@ class Net(nn.Module):
         return self.block(Square.apply(x)) + x.shape[0]
 
 
-def heard(model: nn.Module, listener: Heard, shape: tuple[int, ...] = (2, 4)) -> Heard:
+def heard(
+    model: nn.Module,
+    listener: Heard,
+    shape: tuple[int, ...] = (2, 4),
+    *,
+    sees_functions: bool = True,
+) -> Heard:
     x = torch.randn(shape)
-    watch = CallWatch(model, listener)
+    watch = CallWatch(model, listener, sees_functions=sees_functions)
     watch.install()
     try:
         watch.start_watching()
@@ -94,21 +90,13 @@ def test_calls_come_in_order_with_numbers_and_roles() -> None:
     assert (inner.kind, inner.types) == ("module", ("Linear",))
 
 
-def test_an_unwanted_call_is_not_reported_and_hides_nothing_else() -> None:
+def test_calls_that_are_not_wanted_are_not_reported_and_hide_nothing_else() -> None:
     listener = heard(Net(), Heard(unwanted=("block", "relu", "Square")))
     names = [name for name, _, _ in listener.told()]
     assert names == ["Net", "first", "first", "block.0", "block.1", "add"]
-
-
-def test_modules_only_are_all_containers_and_functions_are_not_seen() -> None:
-    model, listener = Net(), Heard()
-    watch = CallWatch(model, listener, sees_functions=False)
-    watch.install()
-    watch.start_watching()
-    model(torch.randn(2, 4))
-    watch.uninstall()
-    assert {role for _, _, role in listener.told()} == {"container"}
-    assert [name for name, _, _ in listener.told()][:3] == ["Net", "first", "first"]
+    modules = heard(Net(), Heard(), sees_functions=False)
+    names = ["Net", "first", "first", "block", "block.0", "block.1"]
+    assert [(name, role) for name, _, role in modules.told()] == [(n, "container") for n in names]
 
 
 def test_a_call_that_raises_has_no_end_and_the_next_step_is_seen_whole() -> None:

@@ -12,6 +12,7 @@ from models import Residual
 from training import HomedSetup, MakeSetup, probed
 from trainlab.instruments.curve_writer import CurveWriter
 from trainlab.instruments.model_records import Network
+from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.train.callbacks import Instrument
 from trainlab.workloads.workload import Workload
 
@@ -58,12 +59,15 @@ def test_calls_have_names_shapes_edges_and_parameters(
     assert setup.notes == []
 
 
-def test_losses_are_the_same_to_the_last_bit_with_and_without_it(
+def test_losses_are_the_same_to_the_last_bit_with_network_and_board_and_without(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:
     for workload in (tiny, dataclasses.replace(tiny, model=Remembering)):
-        bare, recorded = (curve(make_setup(workload=workload), *one) for one in ((), (Network(),)))
-        assert bare == recorded
+        bare, *watched = (
+            curve(make_setup(workload=workload), *instruments)
+            for instruments in ((), (Network(),), (TensorBoard(),), (Network(), TensorBoard()))
+        )
+        assert watched == [bare] * 3
         assert len(bare) > 4
 
 

@@ -1,4 +1,4 @@
-"""Compiled, scripted, traced, checkpointed and other models that torch runs in ways of its own."""
+"""Compiled, scripted, lazy and other models that torch runs in ways of its own."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models import Square
 from training import HomedSetup, MakeSetup, probed
 from trainlab.instruments.model_records import Weights, load_weights
 from trainlab.measure.layer_profile import profile_layers
@@ -18,31 +19,6 @@ from trainlab.workloads.workload import Workload
 SPEC = CostSpec(warmup_steps=1, active_steps=2)
 
 
-class Square(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor) -> Tensor:
-        ctx.save_for_backward(inputs)
-        return inputs * inputs
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
-        (inputs,) = ctx.saved_tensors
-        return 2 * inputs * gradient
-
-
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(
-            Square.apply(  # type: ignore[no-untyped-call]
-                torch.relu(self.first(inputs))
-            )
-        )
-
-
 class Scriptable(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -50,6 +26,11 @@ class Scriptable(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.last(torch.relu(self.first(inputs)))
+
+
+class Net(Scriptable):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(Square.apply(torch.relu(self.first(inputs))))
 
 
 def wrapped() -> nn.Module:
@@ -70,7 +51,6 @@ def scripted() -> nn.Module:
     return torch.jit.script(Scriptable())
 
 
-COMPILED = pytest.mark.parametrize("model", [wrapped, partly])
 MakeModel = Callable[[], nn.Module]
 Zoo = Callable[..., HomedSetup]
 
@@ -83,23 +63,18 @@ def zoo(make_setup: MakeSetup, tiny: Workload) -> Zoo:
     return make
 
 
-def captured() -> int:
-    """How many graphs the compiler has made."""
+def trained(setup: HomedSetup, *probes: str) -> dict[str, float]:
+    """What came of it, and how many graphs the compiler has made for it."""
+    from torch._dynamo import reset
     from torch._dynamo.utils import counters
 
-    return int(counters["stats"]["unique_graphs"])
-
-
-def trained(setup: HomedSetup, *probes: str) -> dict[str, float]:
-    from torch._dynamo import reset
-
     reset()
-    before = captured()
+    before = counters["stats"]["unique_graphs"]
     _, progress = probed(setup, *probes)
-    return {**progress.final, "graphs": captured() - before}
+    return {**progress.final, "graphs": int(counters["stats"]["unique_graphs"] - before)}
 
 
-@COMPILED
+@pytest.mark.parametrize("model", [pytest.param(wrapped, marks=pytest.mark.slow), partly])
 def test_our_hooks_are_not_compiled_into_the_model(zoo: Zoo, model: MakeModel) -> None:
     bare = trained(zoo(model))
     watched = trained(zoo(model), "*:grad_output:norm", "*:activation:mean@step")
@@ -107,19 +82,16 @@ def test_our_hooks_are_not_compiled_into_the_model(zoo: Zoo, model: MakeModel) -
     assert watched == bare
 
 
-@pytest.mark.parametrize("model", [wrapped, scripted])
-def test_a_model_that_cannot_be_seen_inside_is_one_call_and_it_is_said(
-    zoo: Zoo, model: MakeModel
-) -> None:
-    setup = zoo(model)
-    record = profile_layers(setup, SPEC)
-    kinds = [row.type for row in record.rows if row.phase == "forward"]
-    assert len(kinds) == 1
-    row = record.rows[0]
-    assert row.num_parameters == sum(p.numel() for p in setup.model.parameters())
-    assert min(row.forward_us) > 0
-    assert min(row.backward_us) > 0
-    assert [note.code for note in setup.notes] == ["not_seen_inside"]
+def test_a_model_that_cannot_be_seen_inside_is_one_call_and_it_is_said(zoo: Zoo) -> None:
+    for model in (scripted, wrapped):
+        setup = zoo(model)
+        record = profile_layers(setup, SPEC)
+        (row, *others) = record.rows
+        assert not [other for other in others if other.phase == "forward"]
+        assert row.num_parameters == sum(p.numel() for p in setup.model.parameters())
+        assert min(row.forward_us) > 0
+        assert min(row.backward_us) > 0
+        assert [note.code for note in setup.notes] == ["not_seen_inside"]
 
 
 def test_a_compiled_part_is_a_call_among_the_others(zoo: Zoo) -> None:

@@ -71,19 +71,3 @@ def test_a_graph_that_cannot_be_traced_leaves_a_reason_not_a_crash(
     assert failed.values["reason"] == "a branch: not followed"
     assert len(events.Scalars("loss/test over samples")) == 2
     assert capsys.readouterr().out == ""
-
-
-def test_curves_are_identical_byte_for_byte_with_tensorboard_and_without(
-    make_setup: MakeSetup,
-) -> None:
-    curves = []
-    for instruments in ([CurveWriter()], [CurveWriter(), TensorBoard()]):
-        setup = make_setup()
-        probed(setup, beside=instruments)
-        lines = setup.folder.curve_file.read_bytes().splitlines()
-        # Times stand last in a line; the rest must not differ in a single byte.
-        curves.append(
-            [line.partition(b', "time_s"')[0].partition(b', "train_s"')[0] for line in lines]
-        )
-    assert curves[0] == curves[1]
-    assert len(curves[0]) > 4

@@ -142,7 +142,7 @@ class Forward:
             self._more = (carried,) if takes_carried(self._own) else ()
         else:
             self._prepare_inputs, self._loss = workload.prepare, setup.loss
-            self._forward_of = type(setup.model).forward
+            self._model_class = type(setup.model)
 
     def __call__(self, batch: Batch) -> StepOutcome:
         return self.run(self.prepare(batch))
@@ -179,7 +179,7 @@ class Forward:
             with MODEL:
                 outputs = self._model(inputs)
             if outputs is None:
-                raise _none("model", self._forward_of)
+                raise _none("model", self._model_class.forward)
             phase_ends("forward")
             with LOSS:
                 loss = self._loss(outputs, targets)
