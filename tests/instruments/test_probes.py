@@ -6,7 +6,8 @@ The oracles keep all tensors with torch's own hooks and reduce them in float64. 
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,13 @@ MODELS = {**ZOO, "Convolutions": Convolutions, "Blocks": Blocks}
 OF_CALLS = ("activation", "pre_activation", "grad_output", "grad_input")
 
 
-def few_first(names: Sequence[str]) -> list[Any]:
-    """Every fourth model is in `make test`, the others are among the slower tests."""
-    marked = [pytest.param(name, marks=pytest.mark.slow) for name in names]
-    return [name if n % 4 == 0 else marked[n] for n, name in enumerate(names)]
+FAST = ("Shared", "Recurrent", "Attending", "Structured", "Convolutions")
+
+
+def few_first(names: Collection[str]) -> list[Any]:
+    """Some models are in `make test`, the others are among the slower tests."""
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in names if name not in FAST]
+    return [*(name for name in names if name in FAST), *slow]
 
 
 @pytest.fixture
@@ -112,26 +116,23 @@ def by_target(lines: Sequence[ProbeRecord]) -> dict[str, float]:
 
 
 class Keeper(Instrument):
-    """Keeps every tensor of every module's calls while training: torch's own hooks, float64."""
+    """Keeps every tensor of every module's calls in the first epoch: torch's own hooks, float64."""
 
     def __init__(self, backward: bool) -> None:
         self.kept: dict[tuple[str, str], list[Tensor]] = {}
         self._backward = backward
-        self._handles: list[Any] = []
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view = view
-
-    def epoch_begins(self, epoch: int) -> None:
-        self._epoch = epoch
-        for path, module in self._view.model.named_modules():
+        self._handles: list[Any] = []
+        for path, module in view.model.named_modules():
             name = path or type(module).__name__
-            hook = self._backward_hook(name) if self._backward else self._forward_hook(name)
             if self._backward:
-                handle = module.register_full_backward_hook(hook)
+                hook = module.register_full_backward_hook(partial(self._backward_hook, name))
             else:
-                handle = module.register_forward_hook(hook, with_kwargs=True)
-            self._handles.append(handle)
+                hook = module.register_forward_hook(
+                    partial(self._forward_hook, name), with_kwargs=True
+                )
+            self._handles.append(hook)
 
     def step_begins(self, step: int) -> None:
         self._calls: Counter[str] = Counter()
@@ -144,30 +145,24 @@ class Keeper(Instrument):
     def test_begins(self, epoch: int) -> None:
         for handle in self._handles:
             handle.remove()
-        self._handles.clear()
 
     def _keep(self, quantity: str, name: str, tensors: Any) -> None:
         found = [t for t in tensors_in(tensors) if t.is_floating_point()]
-        if found and self._epoch == 1:
+        if found:
             self.kept.setdefault((quantity, name), []).append(found[0].detach().double().clone())
 
-    def _forward_hook(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: Any, kwargs: Any, made: Any) -> None:
-            if self._repeats:
-                return
+    def _forward_hook(
+        self, name: str, module: nn.Module, args: Any, kwargs: Any, made: Any
+    ) -> None:
+        if not self._repeats:
             self._calls[name] += 1
             call = name + (f"/{self._calls[name]}" if self._calls[name] > 1 else "")
             self._keep("pre_activation", call, (args, kwargs))
             self._keep("activation", call, made)
 
-        return hook
-
-    def _backward_hook(self, name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, gradients_in: Any, gradients_out: Any) -> None:
-            self._keep("grad_input", name, gradients_in)
-            self._keep("grad_output", name, gradients_out)
-
-        return hook
+    def _backward_hook(self, name: str, module: nn.Module, given: Any, made: Any) -> None:
+        self._keep("grad_input", name, given)
+        self._keep("grad_output", name, made)
 
 
 def reduced(tensors: Sequence[Tensor], reducer: str) -> float:
@@ -193,44 +188,33 @@ IN_PLACE = {"Branching", "InPlace", "Convolutions"}
 """torch's own backward hooks refuse in-place layers; a forward hook sees their input changed."""
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.slow
-def test_activations_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
-    keeper = Keeper(backward=False)
-    probed(zoo_setup(MODELS[name]), beside=[keeper])
-    quantities = OF_CALLS[: 1 if name in IN_PLACE else 2]
-    for quantity in quantities:
-        probes = [f"*:{quantity}:{reducer}" for reducer in REDUCERS]
-        lines, _ = probed(zoo_setup(MODELS[name]), *probes)
-        kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
-        assert len(kept) >= 2
-        for reducer in REDUCERS:
-            found = by_target([line for line in lines if line.reducer == reducer])
-            for layer, tensors in kept.items():
-                wanted = reduced(tensors, reducer)
-                assert found[layer] == pytest.approx(wanted, rel=1e-6, abs=1e-12), (layer, reducer)
-
-
-@pytest.mark.parametrize(
-    "name", few_first(sorted(set(MODELS) - IN_PLACE - {"Checkpointed", "Careless"}))
-)
-def test_gradients_are_what_keeping_every_tensor_gives(name: str, zoo_setup: MakeSetup) -> None:
-    keeper = Keeper(backward=True)
-    probed(zoo_setup(MODELS[name]), beside=[keeper])
-    for quantity in OF_CALLS[2:]:
-        kept = {n: tensors for (q, n), tensors in keeper.kept.items() if q == quantity}
-        if quantity == "grad_input" and not kept:
-            continue  # every module is fed by the batch itself
-        lines, _ = probed(zoo_setup(MODELS[name]), f"*:{quantity}:sq_sum", f"*:{quantity}:max")
-        assert kept
-        for reducer in ("sq_sum", "max"):
-            calls = [line for line in lines if line.reducer == reducer and line.epoch == 1]
-            for layer, tensors in kept.items():
-                # torch's hook does not say which call of a shared module it is about.
-                values = [line.value or 0.0 for line in calls if line.layer == layer]
-                found = sum(values) if reducer == "sq_sum" else max(values, default=math.nan)
-                wanted = reduced(tensors, reducer)
-                assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12), (quantity, layer)
+@pytest.mark.parametrize("name", few_first(MODELS))
+def test_what_probes_read_is_what_keeping_every_tensor_gives(
+    name: str, zoo_setup: MakeSetup
+) -> None:
+    quantities = ["activation"] if name in IN_PLACE else ["activation", "pre_activation"]
+    if name not in IN_PLACE | {"Checkpointed", "Careless"}:
+        quantities += ["grad_output", "grad_input"]
+    probes = [f"*:{quantity}:{reducer}" for quantity in quantities for reducer in ("sq_sum", "max")]
+    lines, _ = probed(zoo_setup(MODELS[name], epochs=1), *probes)
+    kept: dict[tuple[str, str], list[Tensor]] = {}
+    for backward in {"grad" in quantity for quantity in quantities}:
+        keeper = Keeper(backward)
+        probed(zoo_setup(MODELS[name], epochs=1), beside=[keeper])
+        kept |= keeper.kept
+    for (quantity, layer), tensors in kept.items():
+        if quantity not in quantities:
+            continue
+        calls = [line for line in lines if line.quantity == quantity]
+        # torch's hook does not say which backward call of a shared module it is about.
+        mine = [one for one in calls if layer == (one.layer if "grad" in quantity else one.target)]
+        sums, largest = (
+            [m.value or 0.0 for m in mine if m.reducer == r] for r in ("sq_sum", "max")
+        )
+        for found, reducer in ((sum(sums), "sq_sum"), (max(largest, default=math.nan), "max")):
+            wanted = reduced(tensors, reducer)
+            assert found == pytest.approx(wanted, rel=1e-6, abs=1e-12), (quantity, layer)
+    assert {quantity for quantity, _ in kept} >= set(quantities) - {"grad_input"}
 
 
 def test_a_functions_gradients_are_those_of_its_own_call(
@@ -309,7 +293,7 @@ def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
     assert [line.layer for line in lines[5:]] == ["one.bias", "two.bias", "last.bias"]
 
 
-@pytest.mark.parametrize("name", few_first(sorted(MODELS)))
+@pytest.mark.parametrize("name", few_first(MODELS))
 def test_losses_are_the_same_to_the_last_bit_with_probes_and_without(
     name: str, zoo_setup: MakeSetup
 ) -> None:
