@@ -227,13 +227,13 @@ def test_an_error_is_told_with_the_innermost_line_of_the_users() -> None:
     try:
         inner()
     except ValueError as error:
-        told = raised_by(error)
+        failure = raised_by(error, "script")
         line = error.__traceback__
     assert line is not None
     assert line.tb_next is not None
-    assert told["line"] == f"test_script_ends.py:{line.tb_next.tb_lineno}"
-    assert told["trace"].startswith("  File ")
-    assert told["trace"].endswith("ValueError: three\nlines\nhere\n")
+    assert failure.line == f"test_script_ends.py:{line.tb_next.tb_lineno}"
+    assert failure.traceback.startswith("  File ")
+    assert failure.traceback.endswith("ValueError: three\nlines\nhere\n")
 
 
 def test_a_process_whose_starter_is_gone_does_not_wait_for_it(tmp_path: Path) -> None:

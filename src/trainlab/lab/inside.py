@@ -22,7 +22,6 @@ from trainlab.machine.host import capture
 from trainlab.machine.load import LoadMeter
 from trainlab.plan import plan
 from trainlab.record.study_record import Event
-from trainlab.record.trial_record import Failure
 from trainlab.spec import Study, TrainSpec, checked
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.probe import ProbeSpec, split_probe
@@ -167,52 +166,27 @@ class WatchedLoop:
         assert watched is not None
         assert attempt is not None
         self._watched = self._model = self._optimizer = None
+        has_left = isinstance(error, SystemExit) and error.code in (None, 0)
+        fault = None if has_left else error
         with self._open:
             with attempt:
-                is_cut = _is_fault(error)
-                watched.close(is_cut=is_cut)
-                self._record(watched, attempt, is_cut=is_cut)
-                if error is not None and is_cut:
-                    raise _as_recorded(error)
+                watched.close(is_cut=fault is not None)
+                record = attempt.folder.watched.read()
+                attempt.load = self._meter.read()
+                attempt.engine_facts.update(watched.facts)
+                attempt.progress = watched.progress
+                attempt.progress.total_s = record.total_s
+                attempt.notes += watched.notes
+                if isinstance(fault, KeyboardInterrupt):
+                    raise Interrupted
+                if fault is not None:
+                    raise ScriptError(raised_by(fault, "loop"))
+                attempt.notes += [*watched.missing, *notes_of(record)]
                 attempt.progress.state = "done"
             attempt.end()
         from trainlab.analysis.results import write_results
 
         write_results(self.run, self.run.evidence())
-
-    def _record(self, watched: WholeWatch, attempt: Attempt, *, is_cut: bool) -> None:
-        """What is known however it ended; `is_cut`: before its end, and more might have been seen then."""
-        attempt.load = self._meter.read()
-        attempt.engine_facts.update(watched.facts)
-        attempt.progress = watched.progress
-        record = attempt.folder.watched.read()
-        attempt.progress.total_s = record.total_s
-        attempt.notes += watched.notes
-        if not is_cut:
-            attempt.notes += [*watched.missing, *notes_of(record)]
-
-
-def _is_fault(error: BaseException | None) -> bool:
-    """Whether what the block raised cut it short."""
-    if isinstance(error, SystemExit):
-        return error.code not in (None, 0)
-    return error is not None
-
-
-def _as_recorded(error: BaseException) -> Interrupted | ScriptError:
-    """What the block raised, as a trial's record has it."""
-    if isinstance(error, KeyboardInterrupt):
-        return Interrupted()
-    raised = raised_by(error)
-    return ScriptError(
-        Failure(
-            kind=raised["kind"],
-            message=raised["message"],
-            traceback=raised["trace"],
-            field="loop",
-            line=raised["line"],
-        )
-    )
 
 
 def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:

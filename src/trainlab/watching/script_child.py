@@ -30,7 +30,7 @@ from trainlab.errors import TrainlabError
 from trainlab.machine.process_state import random_layout
 from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.trial_record import SCRIPT_EXIT
+from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import ProfiledWindow, Turns, WholeTurns
@@ -65,9 +65,7 @@ def main() -> int:
         ended = (_run_whole if order.mode == "whole" else _measure)(order, answers)
     except (ChangeError, TrainlabError, OSError) as error:
         # Ours: what was asked for cannot be changed, or records cannot be written any more.
-        said = str(error).partition("\n")[0]
-        ended = {"ended": "failed", "kind": type(error).__name__, "message": said}
-        answers.send(**ended)
+        answers.send(**(ended := _failed(type(error).__name__, str(error).partition("\n")[0])))
     return 0 if ended["ended"] == "done" else 1
 
 
@@ -211,7 +209,7 @@ def _run_until(
         if ended["ended"] != "done" or has_ended:
             break
         if tracer.num_steps + tracer.num_light_steps == before:
-            ended = {"ended": "failed", "kind": "NoUpdate", "message": NO_UPDATE}
+            ended = _failed("NoUpdate", NO_UPDATE)
             break
         tracer.begin_again()
     tracer.close()
@@ -230,11 +228,11 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
     except EndOfWatch:
         return _left(0)
     except Refused as refused:
-        error = refused.error
-        return {"ended": "failed", "kind": type(error).__name__, "message": str(error)}
+        return _failed(type(refused.error).__name__, str(refused.error))
     except KeyboardInterrupt as error:
         interrupts.ignore()
-        return {"ended": "interrupted", **raised_by(error, order.path)}
+        failure = raised_by(error, "script", order.path)
+        return {"ended": "interrupted", "failure": failure.model_dump()}
     except SystemExit as end:
         ended = _left(end.code)
         if isinstance(end.code, str):
@@ -242,7 +240,8 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         interrupts.ignore()
         _show(error)
-        ended = {"ended": "failed", **raised_by(error, order.path)}
+        failure = raised_by(error, "script", order.path)
+        ended = {"ended": "failed", "failure": failure.model_dump()}
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
@@ -311,22 +310,23 @@ def _left(code: object) -> dict[str, Any]:
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
-    return {
-        "ended": "failed",
-        "kind": SCRIPT_EXIT,
-        "message": f"the script ended with exit code {number}",
-        "printed": os.fstat(1).st_size,
-    }
+    ended = _failed(SCRIPT_EXIT, f"the script ended with exit code {number}")
+    return ended | {"printed": os.fstat(1).st_size}
 
 
-def raised_by(error: BaseException, script: Path | None = None) -> dict[str, str]:
-    """Kind, message, the innermost line of the user's own and the traceback of her lines. `script`: its
-    file, which is named where only libraries were at work."""
-    setattr(error, FIELD, "script")
+def _failed(kind: str, message: str) -> dict[str, Any]:
+    """By no line of the script's."""
+    failure = Failure(kind=kind, message=message, traceback="")
+    return {"ended": "failed", "failure": failure.model_dump()}
+
+
+def raised_by(error: BaseException, field: str, script: Path | None = None) -> Failure:
+    """With the innermost line of the user's own and the traceback of her lines. `field`: what raised it;
+    `script`: its file, which is named where only libraries were at work."""
+    setattr(error, FIELD, field)
     mistake = mistake_in(error, "" if script is None else str(script))
     assert mistake is not None
-    found = {"kind": mistake.kind, "message": mistake.message, "line": mistake.line}
-    return found | {"trace": mistake.traceback[-LONGEST_TRACE:]}
+    return mistake.model_copy(update={"traceback": mistake.traceback[-LONGEST_TRACE:]})
 
 
 class Interrupts:

@@ -229,14 +229,13 @@ class ScriptProcess:
 
     def failure(self, told: dict[str, Any]) -> Failure:
         """How it failed, by its last words."""
-        kind, message, line = (str(told.get(name, "")) for name in ("kind", "message", "line"))
-        trace = str(told.get("trace", ""))
-        if kind == SCRIPT_EXIT:
-            # It says itself why it leaves, and nothing else does.
-            trace = self._tail(told["printed"] or None)
-            message = _with_last_line(message, trace)
-        field = "script" if line else ""
-        return Failure(kind=kind, message=message, traceback=trace, field=field, line=line)
+        failure = Failure.model_validate(told["failure"])
+        if failure.kind != SCRIPT_EXIT:
+            return failure
+        # It says itself why it leaves, and nothing else does.
+        tail = self._tail(told["printed"] or None)
+        message = _with_last_line(failure.message, tail)
+        return failure.model_copy(update={"message": message, "traceback": tail})
 
     def _death(self) -> Failure:
         code, tail = self._process.wait(), self._tail()
