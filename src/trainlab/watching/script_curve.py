@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, groupby, takewhile
 from typing import Any, Literal
 
@@ -17,16 +17,10 @@ from trainlab.words.numbers import is_share
 ALL_UP_TO = 1000
 """So many steps each have a line; then every second one, of twice as many; and so on."""
 WRITE_EVERY_S = 1.0
-
-
 LOGGED = "_logged"
 """Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
-
 PERCENT = "_percent"
 """Ends the name of an accuracy that the script tells in per cent."""
-
-Told = tuple[int, str, float]
-"""The updates made when a metric was told, its name and its value."""
 
 
 class ScriptCurve:
@@ -40,17 +34,18 @@ class ScriptCurve:
     ) -> None:
         """`written` is told of every line."""
         self._tracer, self._lines, self._tell = tracer, lines, written
-        self._told: list[Told] = []
-        """What the script told and no pass has taken yet."""
+        self._told: list[tuple[int, str, float]] = []
+        """What the script told and no pass has taken yet: the updates made by then, name and value."""
+        self._num_in_steps = 0
+        """How many of those the lines of steps have been given."""
         self._in_percent: set[str] = set()
-        self._told_in_steps = 0
-        """How many of those the lines of steps have been looked through for."""
         self._evaluations_ns: list[int] = []
         """All evaluation by the end of each step."""
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
-        self._sums: dict[str, list[float]] = {}
+        self._losses: dict[str, list[float]] = {}
+        """Of the steps of the pass."""
         self._time_s = self._train_s = 0.0
         self._evaluation_ns = 0
         self.final: dict[str, float] = {}
@@ -59,7 +54,6 @@ class ScriptCurve:
         self.num_epochs = 0
         self._wrote_s = time.monotonic()
         self._unwritten: list[dict[str, Any]] = []
-        """Lines."""
 
     def printed(self, name: str, value: float) -> None:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
@@ -75,21 +69,17 @@ class ScriptCurve:
     def _add(self, name: str, value: float) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
-        if is_share(name):
-            if value > 1 and name not in self._in_percent:
-                self._tell_in_percent(name)
-            # Known by its first value above 1; as a share it would be read as a hundred times as much.
-            name += PERCENT if name in self._in_percent else ""
+        # Known by its first value above 1; as a share it would be read as a hundred times as much.
+        if is_share(name) and value > 1 and name not in self._in_percent:
+            self._in_percent.add(name)
+            # So were its values so far: 0.9, of 100, is no share of nine tenths.
+            self._told = [(at, n + PERCENT if n == name else n, v) for at, n, v in self._told]
+            for values in (self.final, self.last):
+                if name in values:
+                    values[name + PERCENT] = values.pop(name)
+        name += PERCENT if name in self._in_percent else ""
         self._told.append((self._tracer.num_steps, name, value))
         self.last = {**self.last, name: value}
-
-    def _tell_in_percent(self, name: str) -> None:
-        """From now on, and so were its values so far: 0.9, of 100, is no share of nine tenths."""
-        self._in_percent.add(name)
-        self._told = [(at, n + PERCENT if n == name else n, value) for at, n, value in self._told]
-        for values in (self.final, self.last):
-            if name in values:
-                values[name + PERCENT] = values.pop(name)
 
     def step_ended(self) -> bool:
         """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
@@ -116,6 +106,10 @@ class ScriptCurve:
 
     def _write_steps(self) -> None:
         self._wrote_s = time.monotonic()
+        told: dict[int, dict[str, float]] = {}
+        for at, name, value in self._told[self._num_in_steps :]:
+            if name.startswith("train/"):
+                told.setdefault(at, {})[name] = value
         epochs = self._tracer.log.epochs[self._written : self._tracer.num_steps]
         for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
@@ -123,32 +117,31 @@ class ScriptCurve:
                 next_place = min(self._written, len(self._evaluations_ns) - 1)
                 self._write_epoch(self._evaluations_ns[next_place])
                 self._epoch = epoch
-            self._write_steps_of_epoch(self._written, self._written + len(list(steps)))
+            self._write_steps_of_epoch(self._written, self._written + len(list(steps)), told)
+        self._num_in_steps = len(self._told)
         self._flush()
         if self._written:
             self.last = {**self.last, **self._tracer.log.losses_of(self._written - 1)}
 
-    def _write_steps_of_epoch(self, first: int, end: int) -> None:
-        """All at once: it is done while the script waits."""
+    def _write_steps_of_epoch(
+        self, first: int, end: int, told: Mapping[int, Mapping[str, float]]
+    ) -> None:
+        """All at once: it is done while the script waits. `told`: metrics of training that were told after
+        each update, before the next."""
         log = self._tracer.log
         steps_s = self._tracer.steps_ns.totals_s(first, end)
         times_s = list(accumulate(steps_s, initial=self._time_s))
         losses = log.losses_between(first, end)
         are_alike = all(len(values) == end - first for values in losses.values())
         for step in kept_between(first + 1, end + 1):
-            told = dict[str, float]()
-            if self._told:
-                for _ in self._told_of_step(step - 1):
-                    pass  # of one that has no line
-                told = dict(self._told_of_step(step))
-            times = {"time_s": times_s[step - first]}
             if are_alike:
                 own = {name: values[step - 1 - first] for name, values in losses.items()}
             else:
                 own = log.losses_of(step - 1)
-            self._write("step", step - 1, {**own, **told}, times)
+            times = {"time_s": times_s[step - first]}
+            self._write("step", step, {**own, **told.get(step, {})}, times)
         for name, values in losses.items():
-            self._sums.setdefault(name, []).extend(values)
+            self._losses.setdefault(name, []).extend(values)
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end
 
@@ -157,65 +150,37 @@ class ScriptCurve:
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
-        means = {name: _mean(v) for name, v in self._sums.items() if v}
-        told = self._told_of_pass()
-        own = {**means, **{name: _told_value(name, values) for name, values in told.items()}}
-        at_the_end = self._at_the_end(told) if is_all else {}
+        # What was told before the next pass made an update.
+        told = list(takewhile(lambda one: one[0] <= self._written, self._told))
+        del self._told[: len(told)]
+        own = {name: _mean(values) for name, values in self._losses.items()} | _values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
-        self.final = {**kept, **own, **at_the_end}
+        self.final = {**kept, **own}
+        if is_all:
+            for name, values in self._losses.items():
+                self.final[name] = _mean(values[-num_at_the_end(len(values)) :])
+            before = self._written - num_at_the_end(self._written)
+            late = [one for one in told if one[0] > before and one[1].startswith("train/")]
+            self.final |= _values_of(late)
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
-        self._write("epoch", self._written - 1, own, times)
-        self._sums, self._train_s = {}, 0.0
+        self._write("epoch", self._written, own, times)
+        self._losses, self._train_s = {}, 0.0
         self.num_epochs += 1
-
-    def _told_of_step(self, step: int) -> Iterator[tuple[str, float]]:
-        """Metrics of training that were told after that update, before the next."""
-        while self._told_in_steps < len(self._told):
-            at, name, value = self._told[self._told_in_steps]
-            if at > step:
-                return
-            self._told_in_steps += 1
-            if name.startswith("train/"):
-                yield name, value
-
-    def _at_the_end(self, told: Mapping[str, Sequence[tuple[int, float]]]) -> dict[str, float]:
-        """The values of training over the last updates."""
-        seen = {name: _mean(v[-num_at_the_end(len(v)) :]) for name, v in self._sums.items() if v}
-        before = self._written - num_at_the_end(self._written)
-        late = {name: [one for one in values if one[0] > before] for name, values in told.items()}
-        return seen | {
-            name: _told_value(name, values)
-            for name, values in late.items()
-            if values and name.startswith("train/")
-        }
-
-    def _told_of_pass(self) -> dict[str, list[tuple[int, float]]]:
-        """Metrics that were told before the next pass made an update, each after so many."""
-        found: dict[str, list[tuple[int, float]]] = {}
-        of_pass = list(takewhile(lambda told: told[0] <= self._written, self._told))
-        del self._told[: len(of_pass)]
-        self._told_in_steps = max(0, self._told_in_steps - len(of_pass))
-        for at, name, value in of_pass:
-            found.setdefault(name, []).append((at, value))
-        return found
 
     def _write(
         self,
         kind: Literal["step", "epoch"],
-        place: int,
+        step: int,
         metrics: dict[str, float],
         times: dict[str, float],
     ) -> None:
-        point = Point(
-            kind,
-            self._epoch,
-            place + 1,
-            self._tracer.log.samples[place],
-            metrics,
-            {name: round(seconds, 6) for name, seconds in times.items()},
-        )
-        self._unwritten.append(_line(point))
+        samples = self._tracer.log.samples[step - 1]
+        times = {name: round(seconds, 6) for name, seconds in times.items()}
+        point = Point(kind, self._epoch, step, samples, metrics, times)
+        place = {"kind": kind, "epoch": self._epoch, "step": step, "samples": samples}
+        finite = {n: v if math.isfinite(v) else None for n, v in metrics.items()}
+        self._unwritten.append({**place, **finite, **times})
         self._tell(point)
 
     def _flush(self) -> None:
@@ -223,10 +188,15 @@ class ScriptCurve:
         self._unwritten.clear()
 
 
-def _told_value(name: str, told: Sequence[tuple[int, float]]) -> float:
-    """The last, or the mean of those of training, where each update may tell one."""
-    values = [value for _, value in told]
-    return _mean(values) if name.startswith("train/") else values[-1]
+def _values_of(told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
+    """Of each metric the last, or the mean of one of training, which each update may tell."""
+    found: dict[str, list[float]] = {}
+    for _, name, value in told:
+        found.setdefault(name, []).append(value)
+    return {
+        name: _mean(values) if name.startswith("train/") else values[-1]
+        for name, values in found.items()
+    }
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -235,17 +205,6 @@ def _mean(values: Sequence[float]) -> float:
         return math.fsum(values) / len(values)
     except (ValueError, OverflowError):
         return sum(value / len(values) for value in values)
-
-
-def _line(point: Point) -> dict[str, Any]:
-    return {
-        "kind": point.kind,
-        "epoch": point.epoch,
-        "step": point.step,
-        "samples": point.samples,
-        **{n: v if math.isfinite(v) else None for n, v in point.metrics.items()},
-        **point.times_s,
-    }
 
 
 def kept_between(first: int, end: int, all_up_to: int = ALL_UP_TO) -> Iterator[int]:
