@@ -20,12 +20,12 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     now_s, steps = 0.0, begun
     monkeypatch.setattr(script_cost, "time", SimpleNamespace(perf_counter=lambda: now_s))
     monkeypatch.setattr(script_cost, "warm_ms", lambda _: STEP_MS)
-    loader = SimpleNamespace(num_workers=workers, is_trained_on=True)
+    loader = SimpleNamespace(num_workers=workers)
     tracer: Any = SimpleNamespace(
         trace_lightly=lambda is_light: None,
         was_restarted=False,
         device="cpu",
-        log=SimpleNamespace(loaders=[loader]),
+        log=SimpleNamespace(trained_loader=loader),
         num_steps=1,
         num_light_steps=0,
     )

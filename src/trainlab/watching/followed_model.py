@@ -148,7 +148,7 @@ class FollowedModel:
         if self._model is None or not self._holds(module):
             return
         if not is_training:
-            if not any(loader.is_trained_on for loader in self._tracer.log.loaders):
+            if self._tracer.log.trained_loader is None:
                 # Nothing else tells where a pass over the data ends.
                 self._tell(lambda probes: probes.pass_ends())
             return

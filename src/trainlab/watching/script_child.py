@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,13 +33,14 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
-from trainlab.watching.script_cost import ProfiledWindow, Turns, WholeTurns
+from trainlab.watching.script_cost import Turns, WholeTurns, profiled_window
 from trainlab.watching.script_process import END, Order
 from trainlab.watching.statements import Search
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WholeWatch, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
 
+Measured = TypeVar("Measured")
 FIRST_STEPS, MIN_STEPS = 3, 30
 """A time limit begins after the first updates, which are slow, and ends no script before so many."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
@@ -158,19 +159,19 @@ def _measure(order: Order, answers: Answers) -> dict[str, Any]:
     change = apply_change(order.trial.settings.change, order.path)
     folder, tracer = TrialFolder(Path(order.trial_folder)), Tracer(_start_ns())
     if order.mode == "operators":
-        window = ProfiledWindow(tracer, order.cost, folder.trace_file)
-        ended = _run_until(order, tracer, window.protocol(), change)
-        if window.record is not None:
-            folder.operators.write(window.record)
+        window = profiled_window(tracer, order.cost, folder.trace_file)
+        ended, operators = _run_until(order, tracer, window, change)
+        if operators is not None:
+            folder.operators.write(operators)
     else:
         commands = os.fdopen(order.commands, encoding="utf-8")
         kind = WholeTurns if order.script.has_whole_turns else Turns
         warmup_steps = order.cost.warmup_steps
         turns = kind(tracer, warmup_steps, lambda: commands.readline().split(), answers.send)
         with random_layout():
-            ended = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
-        if turns.record is not None:
-            folder.cost.write(turns.record)
+            ended, cost = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
+        if cost is not None:
+            folder.cost.write(cost)
     answers.send(**ended, facts=facts_of(tracer))
     return ended
 
@@ -178,22 +179,22 @@ def _measure(order: Order, answers: Answers) -> dict[str, Any]:
 def _run_until(
     order: Order,
     tracer: Tracer,
-    protocol: Generator[None, None, None],
+    protocol: Generator[None, None, Measured],
     change: ScriptChange | None,
     script_ended: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """Runs the script until a protocol, which goes on at the end of every step, has ended; ChangeError
-    where the change made no difference."""
-    has_ended = False
+) -> tuple[dict[str, Any], Measured | None]:
+    """Runs the script until a protocol, which goes on at the end of every step, has ended: how the script
+    ended, and what the protocol gave. ChangeError where the change made no difference."""
+    measured: Measured | None = None
 
     def step_ended(step: int) -> None:
-        nonlocal has_ended
+        nonlocal measured
         if change is not None and change.on_step is not None:
             change.on_step()
         try:
             next(protocol)
-        except StopIteration:
-            has_ended = True
+        except StopIteration as end:
+            measured = end.value
             raise EndOfWatch from None
 
     def leave(code: int) -> None:
@@ -206,7 +207,7 @@ def _run_until(
         with leaving_by(leave):
             ended = _ended(order, None if change is None else change.code)
         script_ended()
-        if ended["ended"] != "done" or has_ended:
+        if ended["ended"] != "done" or measured is not None:
             break
         if tracer.num_steps + tracer.num_light_steps == before:
             ended = _failed("NoUpdate", NO_UPDATE)
@@ -217,7 +218,7 @@ def _run_until(
         change.close()
         if ended["ended"] == "done":
             change.check_used()
-    return ended
+    return ended, measured
 
 
 def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import psutil
 import torch
@@ -83,7 +83,7 @@ class Turns:
         """The device of the models seen so far."""
         return torch.device(self._tracer.device)
 
-    def protocol(self) -> Protocol:
+    def protocol(self) -> Generator[None, None, CostRecord]:
         """What is done from the first step on, which is seen whole; ends with the record."""
         yield from self._warm_up()
         self._answer(footprint=asdict(footprint(self.device)))
@@ -105,10 +105,10 @@ class Turns:
                     )
                     self._answer(median_ms=median_ms)
                 case ["finish", bench, "tight" | "budget" as stopped]:
-                    self.record = self._finished(bench, stopped)
-                    return
+                    return self._finished(bench, stopped)
                 case _:
                     raise AssertionError(command)
+        raise SystemExit(1)  # whoever gave commands is gone
 
     def script_ended(self) -> None:
         """The script has come to its end, and may run again."""
@@ -221,14 +221,14 @@ class Turns:
     @property
     def _num_queued(self) -> int:
         """Batches that workers have made ready while the script stood still: they come too soon."""
-        loader = next((one for one in self._tracer.log.loaders if one.is_trained_on), None)
+        loader = self._tracer.log.trained_loader
         return 0 if loader is None or not loader.num_workers else 2 * loader.num_workers + 1
 
     @property
     def _samples_per_epoch(self) -> int | None:
         """What a pass over the loader gives: fewer than its data where the last batch is dropped, or
         as many as a sampler draws."""
-        loader = next((one for one in self._tracer.log.loaders if one.is_trained_on), None)
+        loader = self._tracer.log.trained_loader
         if loader is None or loader.num_batches is None or not loader.batch_size:
             return None if loader is None else loader.num_samples
         num_samples = loader.num_samples
@@ -301,55 +301,47 @@ class _Marks:
         return []
 
 
-class ProfiledWindow:
-    """A window of a script's steps under torch's profiler, in a process whose speed is never reported."""
-
-    def __init__(self, tracer: Tracer, cost: CostSpec, trace_file: Path) -> None:
-        self._tracer, self._cost, self._trace_file = tracer, cost, trace_file
-        self.record: OperatorsRecord | None = None
-
-    def protocol(self) -> Protocol:
-        """Warm-up, steps without the profiler, one that is not counted, and those that are."""
-        tracer, cost = self._tracer, self._cost
-        for _ in range(cost.warmup_steps):
-            yield
-        device = torch.device(tracer.device)
-        tracer.trace_lightly(True)
-        stopwatch = stopwatch_for(device)
-        stopwatch.mark("start")
-        for _ in range(cost.active_steps):
-            yield
-            stopwatch.mark("step")
-        bare_ms = [ms for _, ms in stopwatch.laps_ms()]
-        # A test in between would make a step many times as long.
-        usual_ms = statistics.median(bare_ms)
-        tracer.trace_lightly(False)
-        tracer.timeline.stopwatch = _Marks()
-        profiler = profiler_for(device, by_shape=cost.by_shape)
-        profiler.__enter__()
-        for _ in range(cost.active_steps + 1):
-            yield
-            synchronize(device)
-            with record_function(END_OF_STEP):
-                pass
-        profiler.__exit__(None, None, None)
-        tracer.timeline.stopwatch = None
-        tally = Tally(by_shape=cost.by_shape)
-        add_chunk(tally, profiler.events())
-        self.record = tally.record(
-            mode="train",
-            batch_size=samples_per_update(tracer) or 1,
-            bare_ms=[ms for ms in bare_ms if ms < 3 * usual_ms],
-            trace_steps=self._write_trace(profiler),
-        )
-
-    def _write_trace(self, profiler: Any) -> int:
-        """The steps in it; 0 where it would be too large."""
-        with temporary_folder() as folder, suppress(RuntimeError):
-            part = folder / self._trace_file.name
-            profiler.export_chrome_trace(str(part))
-            if part.stat().st_size <= self._cost.trace_mb * 1e6:
-                with replacing(self._trace_file) as final:
-                    final.write_bytes(part.read_bytes())
-                return self._cost.active_steps
-        return 0
+def profiled_window(
+    tracer: Tracer, cost: CostSpec, trace_file: Path
+) -> Generator[None, None, OperatorsRecord]:
+    """A window of a script's steps under torch's profiler, in a process whose speed is never reported:
+    warm-up, steps without the profiler, one that is not counted, and those that are."""
+    for _ in range(cost.warmup_steps):
+        yield
+    device = torch.device(tracer.device)
+    tracer.trace_lightly(True)
+    stopwatch = stopwatch_for(device)
+    stopwatch.mark("start")
+    for _ in range(cost.active_steps):
+        yield
+        stopwatch.mark("step")
+    bare_ms = [ms for _, ms in stopwatch.laps_ms()]
+    # A test in between would make a step many times as long.
+    usual_ms = statistics.median(bare_ms)
+    tracer.trace_lightly(False)
+    tracer.timeline.stopwatch = _Marks()
+    profiler = profiler_for(device, by_shape=cost.by_shape)
+    profiler.__enter__()
+    for _ in range(cost.active_steps + 1):
+        yield
+        synchronize(device)
+        with record_function(END_OF_STEP):
+            pass
+    profiler.__exit__(None, None, None)
+    tracer.timeline.stopwatch = None
+    tally = Tally(by_shape=cost.by_shape)
+    add_chunk(tally, profiler.events())
+    trace_steps = 0
+    with temporary_folder() as folder, suppress(RuntimeError):
+        part = folder / trace_file.name
+        profiler.export_chrome_trace(str(part))
+        if part.stat().st_size <= cost.trace_mb * 1e6:
+            with replacing(trace_file) as final:
+                final.write_bytes(part.read_bytes())
+            trace_steps = cost.active_steps
+    return tally.record(
+        mode="train",
+        batch_size=samples_per_update(tracer) or 1,
+        bare_ms=[ms for ms in bare_ms if ms < 3 * usual_ms],
+        trace_steps=trace_steps,
+    )

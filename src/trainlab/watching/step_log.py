@@ -228,6 +228,11 @@ class StepLog:
                 self.loaders.append(new)
         return found
 
+    @property
+    def trained_loader(self) -> SeenLoader | None:
+        """The first whose batches were trained on."""
+        return next((one for one in self.loaders if one.is_trained_on), None)
+
     def model_called(self, module: nn.Module) -> None:
         """A module that the script calls, which may be new."""
         if module in self._called:

@@ -266,7 +266,7 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
         facts["model"] = _names(one.name for one in models)
         facts["parameters"] = sum(one.num_parameters for one in models)
         facts["dtype"] = _names(sorted({dtype for one in models for dtype in one.dtypes}))
-    if (trained := next((one for one in log.loaders if one.is_trained_on), None)) is not None:
+    if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
         facts["train_samples"] = trained.num_samples
