@@ -42,8 +42,8 @@ class UnusedChangeError(ChangeError):
 class ScriptChange:
     """One change under way. `code`, where there is one, runs in place of the script's own."""
 
-    def __init__(self, name: ChangeName, value: str) -> None:
-        self.name, self.value = name, value
+    def __init__(self, name: ChangeName, value: str, script: Path) -> None:
+        self.name, self.value, self.script = name, value, script
         self.code: CodeType | None = None
         self.on_step: Callable[[], None] | None = None
         """Is called at the end of every step."""
@@ -68,7 +68,21 @@ class ScriptChange:
             raise UnusedChangeError(f"{self.name}: the script does nothing that it would change")
 
 
-def _same_batch(change: ScriptChange, script: Path) -> None:
+def apply_change(text: str, script: Path) -> ScriptChange | None:
+    """Makes a change, as `threads=1`, before the script runs; None for none. ChangeError where it cannot be
+    made to it. Before the script is watched: what watches it must see it as changed."""
+    if not text:
+        return None
+    change = ScriptChange(*change_parts(text), script)
+    try:
+        CHANGES[change.name](change)
+    except ChangeError:
+        change.close()
+        raise
+    return change
+
+
+def _same_batch(change: ScriptChange) -> None:
     """A loader that is trained on gives the first batch of a pass again and again, as many as it has."""
     following = _BaseDataLoaderIter.__next__
 
@@ -90,25 +104,23 @@ def _same_batch(change: ScriptChange, script: Path) -> None:
     change.patches.put(_BaseDataLoaderIter, "__next__", first_again)
 
 
-def _one_batch_of_evaluation(change: ScriptChange, script: Path) -> None:
+def _short_evaluation(change: ScriptChange) -> None:
     """A pass without gradients ends after so many batches."""
     following, most = _BaseDataLoaderIter.__next__, change.number
 
     def cut_short(iterator: Any) -> Any:
-        if torch.is_grad_enabled():
-            return following(iterator)
-        kept = iterator.__dict__
-        given = kept.get(LEFT, 0)
-        if given >= most:
-            change.num_uses += 1
-            raise StopIteration
-        kept[LEFT] = given + 1
+        if not torch.is_grad_enabled():
+            given = iterator.__dict__.get(LEFT, 0)
+            if given >= most:
+                change.num_uses += 1
+                raise StopIteration
+            iterator.__dict__[LEFT] = given + 1
         return following(iterator)
 
     change.patches.put(_BaseDataLoaderIter, "__next__", cut_short)
 
 
-def _with_options(change: ScriptChange, **options: Any) -> None:
+def _other_loaders(change: ScriptChange, **options: Any) -> None:
     """Of loaders that shuffle, or draw by a sampler of the script's."""
     make = DataLoader.__init__
     signature = inspect.signature(make)
@@ -123,49 +135,40 @@ def _with_options(change: ScriptChange, **options: Any) -> None:
     change.patches.put(DataLoader, "__init__", made_otherwise)
 
 
-def _more_workers(change: ScriptChange, script: Path) -> None:
-    _with_options(change, num_workers=change.number, persistent_workers=True)
-
-
-def _pinned_memory(change: ScriptChange, script: Path) -> None:
-    _with_options(change, pin_memory=True)
-
-
-def _fused(change: ScriptChange, script: Path) -> None:
+def _fused(change: ScriptChange) -> None:
     """Every optimizer of torch's that has fused code uses it, whatever it is asked for."""
+
+    def fuse(kind: Any) -> None:
+        make = kind.__init__
+        signature = inspect.signature(make)
+
+        def made_fused(optimizer: Any, *arguments: Any, **options: Any) -> None:
+            asked = signature.bind(optimizer, *arguments, **options).arguments
+            if not asked.get("differentiable"):
+                change.num_uses += 1
+                asked |= {"fused": True, "foreach": False}
+            make(asked.pop("self"), **asked)
+
+        change.patches.put(kind, "__init__", made_fused)
+
     for kind in vars(torch.optim).values():
         if isinstance(kind, type) and "fused" in inspect.signature(kind).parameters:
-            _make_fused(change, kind)
+            fuse(kind)
 
 
-def _make_fused(change: ScriptChange, kind: Any) -> None:
-    make = kind.__init__
-    parameters = inspect.signature(make).parameters
-
-    def made_fused(optimizer: Any, *arguments: Any, **options: Any) -> None:
-        if not options.get("differentiable"):
-            change.num_uses += 1
-            options["fused"] = True
-            if "foreach" in parameters and len(arguments) < list(parameters).index("foreach"):
-                options["foreach"] = False
-        make(optimizer, *arguments, **options)
-
-    change.patches.put(kind, "__init__", made_fused)
-
-
-def _other_threads(change: ScriptChange, script: Path) -> None:
+def _other_threads(change: ScriptChange) -> None:
     torch.set_num_threads(change.number)
     # What the script asks for itself is not heard.
     change.patches.put(torch, "set_num_threads", lambda number: None)
     change.num_uses = 1
 
 
-def _other_argument(change: ScriptChange, script: Path) -> None:
+def _other_argument(change: ScriptChange) -> None:
     """The script has been given another argument: nothing is left to do here."""
     change.num_uses = 1
 
 
-def _no_logging(change: ScriptChange, script: Path) -> None:
+def _no_logging(change: ScriptChange) -> None:
     """Files that are opened to be written lead nowhere; torch.save, fsync, print and SummaryWriter do
     nothing. A script that reads what it wrote fails so."""
     really_open, put = builtins.open, change.patches.put
@@ -179,14 +182,11 @@ def _no_logging(change: ScriptChange, script: Path) -> None:
     def nothing(*arguments: Any, **options: Any) -> None:
         change.num_uses += 1
 
-    put(builtins, "open", opened)
-    put(io, "open", opened)
-    put(builtins, "print", nothing)
-    put(torch, "save", nothing)
-    for name in ("fsync", "fdatasync"):
-        if hasattr(os, name):
-            put(os, name, nothing)
-    if "SummaryWriter" in script.read_text(encoding="utf-8") and find_spec("tensorboard"):
+    for owner in (builtins, io):
+        put(owner, "open", opened)
+    for owner, name in ((builtins, "print"), (torch, "save"), (os, "fsync")):
+        put(owner, name, nothing)
+    if "SummaryWriter" in change.script.read_text(encoding="utf-8") and find_spec("tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
 
         for name in [one for one in vars(SummaryWriter) if one.startswith("add_")]:
@@ -212,11 +212,11 @@ class _Cut(ast.NodeTransformer):
     visit_Expr = visit_Assign = visit_AugAssign = visit_AnnAssign = _guarded  # noqa: N815  ast's names
 
 
-def _without_statement(change: ScriptChange, script: Path) -> None:
+def _without_statement(change: ScriptChange) -> None:
     """The statement that begins at that line runs the first time only, so that names that it sets are
     there."""
-    cut = _Cut(change.number)
-    changed = ast.fix_missing_locations(cut.visit(ast.parse(script.read_bytes(), str(script))))
+    cut, name = _Cut(change.number), str(change.script)
+    changed = ast.fix_missing_locations(cut.visit(ast.parse(change.script.read_bytes(), name)))
     if not cut.is_found:
         raise ChangeError(f"without: line {change.number} begins no statement that can be left out")
 
@@ -229,10 +229,10 @@ def _without_statement(change: ScriptChange, script: Path) -> None:
         return is_new
 
     change.patches.put(builtins, ONCE, is_first)
-    change.code = compile(changed, str(script), "exec", dont_inherit=True)
+    change.code = compile(changed, name, "exec", dont_inherit=True)
 
 
-def _drop_container(change: ScriptChange, script: Path) -> None:
+def _drop_container(change: ScriptChange) -> None:
     """A container, by its name in the script as `history` or `self.history`, is emptied but for what it got
     last at the end of every step."""
     found: list[Any] = []
@@ -241,7 +241,7 @@ def _drop_container(change: ScriptChange, script: Path) -> None:
     def step_ended() -> None:
         nonlocal found, num_steps
         if num_steps % LOOK_EVERY == 0:
-            found = [one for name, one in containers_of(script) if name == change.value]
+            found = [one for name, one in containers_of(change.script) if name == change.value]
         num_steps += 1
         for one in found:
             if len(one) > 1:
@@ -263,29 +263,17 @@ def keep_last(container: Any) -> None:
         del container[:-1]
 
 
-CHANGES: Mapping[ChangeName, Callable[[ScriptChange, Path], None]] = {
+CHANGES: Mapping[ChangeName, Callable[[ScriptChange], None]] = {
     "same_batch": _same_batch,
-    "workers": _more_workers,
-    "pin_memory": _pinned_memory,
+    "workers": lambda change: _other_loaders(
+        change, num_workers=change.number, persistent_workers=True
+    ),
+    "pin_memory": lambda change: _other_loaders(change, pin_memory=True),
     "fused": _fused,
     "threads": _other_threads,
     "batch_size": _other_argument,
-    "evaluation": _one_batch_of_evaluation,
+    "evaluation": _short_evaluation,
     "no_logging": _no_logging,
     "without": _without_statement,
     "drop": _drop_container,
 }
-
-
-def apply_change(text: str, script: Path) -> ScriptChange | None:
-    """Makes a change, as `threads=1`, before the script runs; None for none. ChangeError where it cannot be
-    made to it. Before the script is watched: what watches it must see it as changed."""
-    if not text:
-        return None
-    change = ScriptChange(*change_parts(text))
-    try:
-        CHANGES[change.name](change, script)
-    except ChangeError:
-        change.close()
-        raise
-    return change

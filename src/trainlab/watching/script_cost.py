@@ -76,7 +76,6 @@ class Turns:
         self._turns: list[TurnRecord] = []
         self._memory: list[tuple[int, int]] = []
         self._load_before = os.getloadavg()[0]
-        self.record: CostRecord | None = None
 
     @property
     def device(self) -> torch.device:
