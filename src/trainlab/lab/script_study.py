@@ -1,8 +1,7 @@
 """A study over a script: its own arguments are the factors, and each trial is the script itself."""
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,16 +97,14 @@ def script_study(
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
-    if problems := list(_misspelt(vary or {}, source)):
-        raise SpecError(problems)
-    cells = _cells(vary or {}, design, threads)
-    if processes > 1 and cost is not None:
-        rule = "but steps of several processes are not timed in turns"
-        raise SpecError([f"--nproc: got {processes}, {rule}; leave --profile out"])
-    _check_cost(cost)
+    cells = _cells(vary or {}, source, design, threads)
+    _check_cost(cost, processes)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     values: dict[str, Any] = {
-        "name": name or _run_name(path, module),
+        # As a run folder can be called.
+        "name": name
+        or re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-")
+        or "script",
         "workload": str(path),
         "settings": cells[0].settings,
         "cells": cells if len(cells) > 1 or cells[0].levels else (),
@@ -135,20 +132,18 @@ def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str,
     return Path(path), module, source_of(Path(path))
 
 
-def _misspelt(vary: Iterable[str], source: str) -> Iterator[str]:
-    """Found before it runs: every trial would fail."""
-    for name in vary:
-        if (near := misspelt_option(name, source)) is not None:
-            yield f"--vary {name}: the script has no option {option_of(name)}; did you mean {near}?"
-
-
-def _check_cost(cost: CostSpec | None) -> None:
+def _check_cost(cost: CostSpec | None, processes: int) -> None:
     """SpecError for what cannot be measured of a script: it is timed as it trains, with its own weights."""
+    if cost is None:
+        return
     problems = []
-    if cost is not None and cost.mode != "train":
+    if processes > 1:
+        rule = "but steps of several processes are not timed in turns"
+        problems.append(f"--nproc: got {processes}, {rule}; leave --profile out")
+    if cost.mode != "train":
         rule = "but a script is timed as it trains"
         problems.append(f"--mode: got {cost.mode}, {rule}; leave it out")
-    if cost is not None and cost.weights != "untrained":
+    if cost.weights != "untrained":
         rule = "but a script makes its own weights"
         problems.append(f"--weights: got {cost.weights}, {rule}; leave it out")
     if problems:
@@ -156,26 +151,26 @@ def _check_cost(cost: CostSpec | None) -> None:
 
 
 def _cells(
-    vary: Mapping[str, Sequence[Scalar]], design: str, threads: int | None
+    vary: Mapping[str, Sequence[Scalar]], source: str, design: str, threads: int | None
 ) -> tuple[Cell, ...]:
+    """SpecError for an option, too, that the script's text shows spelt otherwise: all trials would fail."""
+    problems = [
+        f"--vary {name}: the script has no option {option_of(name)}; did you mean {near}?"
+        for name in vary
+        if (near := misspelt_option(name, source)) is not None
+    ]
     settings = {} if threads is None else {"threads": threads}
-    if problems := [*level_problems(vary), *field_problems(TrainSpec, settings)]:
+    if problems := [*problems, *level_problems(vary), *field_problems(TrainSpec, settings)]:
         raise SpecError(problems)
     named = {f"script.{name}": levels for name, levels in vary.items()}
-    cells = [
+    return tuple(
         Cell(
             id=cell_id(levels) if levels else BASE,
             levels=levels,
             settings=checked(TrainSpec, with_levels(settings, levels)),
         )
         for levels in combinations(named, design)
-    ]
-    return tuple(cells)
-
-
-def _run_name(path: Path, module: str) -> str:
-    """From the name of the file or of the module, as a run folder can be called."""
-    return re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-") or "script"
+    )
 
 
 # What limits a script: it is watched, then changed from outside, one thing at a time, to see.
@@ -270,7 +265,9 @@ class DiagnosisStage:
         self._watched, self._cores = watched, usable_vcpus()
         found = hypotheses_of(watched, cores=self._cores, source=source)
         tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
-        self._hypotheses = tried if asked.tries else (*tried, *_left_out(found, tried))
+        # What promised enough, but less than others.
+        left_out = [one for one in chosen(found, len(found)) if one not in tried]
+        self._hypotheses = tried if asked.tries else (*tried, *left_out)
         changes = [change for one in tried for change in (*one.changes, *one.remedies)]
         if not changes or run.study().to_study(str(run.study_file)).cells:
             return ()
@@ -293,11 +290,6 @@ class DiagnosisStage:
         record = diagnosis_of(run, self._watched, self._hypotheses, self._cores)
         run.diagnosis.write(record)
         return record
-
-
-def _left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """What promised enough, but less than others."""
-    return [one for one in chosen(found, len(found)) if one not in tried]
 
 
 def _watched(run: Run) -> WatchedRecord | None:
@@ -342,14 +334,12 @@ def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
         update_s = sum(update_parts_ms(watched).values()) / 1e3
         room = MEMORY_SHARE * psutil.virtual_memory().available / (num_cells + 2)
         turns_s = min(turns_s, max(MIN_TURNS_S, room / grown.per_update * update_s / 4))
-    values = {
-        "processes": processes,
-        "max_processes": max(processes, MOST_PROCESSES),
-        "extra_s": EXTRA_S,
-        "budget_s": turns_s,
-        "ratio_within": RATIO_WITHIN,
-        "tight": 0.02,
-        "warmup_steps": 5,
-    }
-    assert math.isfinite(turns_s)
-    return checked(CostSpec, values)
+    return CostSpec(
+        processes=processes,
+        max_processes=max(processes, MOST_PROCESSES),
+        extra_s=EXTRA_S,
+        budget_s=turns_s,
+        ratio_within=RATIO_WITHIN,
+        tight=0.02,
+        warmup_steps=5,
+    )
