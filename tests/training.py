@@ -3,13 +3,18 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import TrialFolder
+from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Instrument, Moments, Progress
+from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group
@@ -34,6 +39,36 @@ def homed(trial: Trial, workload: Workload, folder: TrialFolder) -> HomedSetup:
     with seeded(0, "data"):
         dataset = workload.dataset(trial.settings.data)
     return HomedSetup(**vars(set_up(trial, workload, dataset)), folder=folder)
+
+
+class Curve(Instrument):
+    """Keeps every point."""
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.epochs: list[Point] = []
+
+    def point_logged(self, point: Point) -> None:
+        self.points.append(point)
+
+    def epoch_ends(self, point: Point) -> None:
+        self.epochs.append(point)
+
+    @property
+    def losses(self) -> list[float]:
+        return [point.metrics["train/loss"] for point in self.points]
+
+
+def curve_of(
+    workload: Workload, path: Path, engine: str = "eager", **settings: Any
+) -> tuple[Curve, Progress, nn.Module]:
+    """Trains on the CPU with seed 3, by SGD where nothing else is asked for; a point for every update."""
+    given = {"device": "cpu", "log_every_steps": 1, "epochs": 2, "batch_size": 8, "lr": 0.05}
+    spec = TrainSpec(**{"optimizer": "sgd", **given, **settings})
+    trial = Trial(id="own", workload="own", seed=3, settings=spec)
+    curve, progress, setup = Curve(), Progress(), homed(trial, workload, TrialFolder(path))
+    train(setup, Moments([curve]), progress, engine=engine)
+    return curve, progress, setup.model
 
 
 def train(

@@ -12,43 +12,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
-from training import homed, train
+from training import curve_of
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.errors import WorkloadError
-from trainlab.plan import Trial
-from trainlab.record.run_folder import TrialFolder
-from trainlab.train.callbacks import Instrument, Moments, Point, Progress
 from trainlab.train.seeds import data_order, seeded
 
 CPU = torch.device("cpu")
 SIZE = 50
-
-
-class Curve(Instrument):
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.last: Point | None = None
-
-    def point_logged(self, point: Point) -> None:
-        self.losses.append(point.metrics["train/loss"])
-
-    def epoch_ends(self, point: Point) -> None:
-        self.last = point
-
-
-def curve_of(workload: Workload, path: Path, **settings: Any) -> Curve:
-    """The loss of every update, and the last epoch."""
-    given = {"device": "cpu", "log_every_steps": 1, "epochs": 2, "batch_size": 8, "lr": 0.05}
-    trial = Trial(
-        id="own",
-        workload="own",
-        seed=3,
-        settings=TrainSpec(**{"optimizer": "sgd", **given, **settings}),
-    )
-    curve = Curve()
-    setup = homed(trial, workload, TrialFolder(path))
-    train(setup, Moments([curve]), Progress())
-    return curve
 
 
 def made(make: Callable[[], Any], seed: int = 3) -> Any:
@@ -134,10 +104,9 @@ def test_a_step_over_any_kind_of_batch_is_the_plain_loop(kind: type, tmp_path: P
         return F.cross_entropy(model(batch.x), batch.y)
 
     data = Dataset("pairs", train=Pairs(), test=Pairs(), collate_fn=collate)
-    curve = curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
+    curve, *_ = curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
     assert curve.losses == plain_losses()
-    assert curve.last is not None
-    assert ("test/largest" in curve.last.metrics) == (kind is dict)
+    assert ("test/largest" in curve.epochs[-1].metrics) == (kind is dict)
 
 
 def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None:
@@ -152,7 +121,7 @@ def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None
     right = {"right": lambda outputs, targets: (outputs.argmax(1) == targets).float()}
     data = Dataset("pairs", train=Pairs(), test=Pairs())
     workload = Workload(name="own", model=net, data=data, step=step, metrics=right)
-    curve = curve_of(workload, tmp_path)
+    curve, *_ = curve_of(workload, tmp_path)
     as_tensors = Workload(
         name="own",
         model=net,
@@ -160,10 +129,8 @@ def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None
         loss=F.cross_entropy,
         metrics=right,
     )
-    assert curve.last is not None
-    other = curve_of(as_tensors, tmp_path).last
-    assert other is not None
-    assert curve.last.metrics == other.metrics
+    other, *_ = curve_of(as_tensors, tmp_path)
+    assert curve.epochs[-1].metrics == other.epochs[-1].metrics
 
 
 def test_outputs_may_be_nested(tmp_path: Path) -> None:
@@ -182,10 +149,9 @@ def test_outputs_may_be_nested(tmp_path: Path) -> None:
         loss=lambda outputs, targets: F.cross_entropy(outputs["scores"], targets),
         metrics={"right": lambda outputs, targets: outputs["scores"].argmax(1) == targets},
     )
-    curve = curve_of(workload, tmp_path)
+    curve, *_ = curve_of(workload, tmp_path)
     assert curve.losses == plain_losses()
-    assert curve.last is not None
-    assert 0 <= curve.last.metrics["test/right"] <= 1
+    assert 0 <= curve.epochs[-1].metrics["test/right"] <= 1
 
 
 class Lines(nn.Module):
@@ -220,7 +186,7 @@ def carrying(model: Any, batch: Any, state: dict[str, Any]) -> Tensor:
 
 def test_state_is_carried_from_batch_to_batch(tmp_path: Path) -> None:
     data = Dataset("text", train=Windows(), test=Windows())
-    curve = curve_of(Workload(name="own", model=Lines, data=data, step=carrying), tmp_path)
+    curve, *_ = curve_of(Workload(name="own", model=Lines, data=data, step=carrying), tmp_path)
     model, losses = made(Lines), []
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for _ in range(2):
@@ -287,7 +253,7 @@ def gan_workload() -> Workload:
 
 
 def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None:
-    curve = curve_of(gan_workload(), tmp_path)
+    curve, *_ = curve_of(gan_workload(), tmp_path)
     models, losses = made(lambda: nn.ModuleDict(gan())), []
     optimizers = adams(models, TrainSpec(lr=0.05))
     for pieces in epochs():
@@ -303,8 +269,7 @@ def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None
             optimizers["generator"].step()
             losses.append(float(loss.detach()))
     assert curve.losses == losses
-    assert curve.last is not None
-    assert "train/deceived" in curve.last.metrics
+    assert "train/deceived" in curve.epochs[-1].metrics
 
 
 def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
@@ -334,7 +299,7 @@ def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
         evaluate=lambda model, batch: F.cross_entropy(model(batch["x"]), batch["y"]),
         optimizer=lbfgs,
     )
-    curve = curve_of(workload, tmp_path, lr=0.5)
+    curve, *_ = curve_of(workload, tmp_path, lr=0.5)
     model, losses = made(linear), []
     optimizer = lbfgs(model, TrainSpec(lr=0.5))
     for pieces in epochs():
@@ -355,7 +320,7 @@ def test_groups_and_a_schedule_of_the_users_own(each: str, tmp_path: Path) -> No
     workload = Workload(
         name="own", model=net, data=data, loss=F.cross_entropy, optimizer=optimizer_of
     )
-    curve = curve_of(workload, tmp_path)
+    curve, *_ = curve_of(workload, tmp_path)
     model, losses = made(net), []
     optimizer, schedule, _ = optimizer_of(model, TrainSpec(lr=0.05))
     for pieces in epochs():
@@ -390,12 +355,12 @@ def noisy(workers: int = 0, **options: Any) -> Workload:
 
 
 def test_a_loader_gives_the_same_curve_with_any_number_of_workers(tmp_path: Path) -> None:
-    alone = curve_of(noisy(), tmp_path).losses
-    assert curve_of(noisy(), tmp_path).losses == alone
-    assert curve_of(noisy(workers=2), tmp_path).losses == alone
+    alone = curve_of(noisy(), tmp_path)[0].losses
+    assert curve_of(noisy(), tmp_path)[0].losses == alone
+    assert curve_of(noisy(workers=2), tmp_path)[0].losses == alone
     assert len(alone) == 2 * 7, "the batch size is the trial's"
-    assert len(curve_of(noisy(), tmp_path, batch_size=16).losses) == 2 * 4
-    assert len(curve_of(noisy(drop_last=True), tmp_path).losses) == 2 * 6
+    assert len(curve_of(noisy(), tmp_path, batch_size=16)[0].losses) == 2 * 4
+    assert len(curve_of(noisy(drop_last=True), tmp_path)[0].losses) == 2 * 6
 
 
 def test_augmentation_differs_from_epoch_to_epoch_and_by_seed(tmp_path: Path) -> None:
@@ -431,9 +396,9 @@ def test_a_sampler_or_a_stream_of_the_users_own_says_what_an_epoch_is(tmp_path: 
     for given, size, num_batches in ((sampled, 8, 3), (Stream(), 8, 7), (Stream(), 25, 2)):
         data = Dataset("own", train=given, test=Split(X, Y))
         workload = Workload(name="own", model=net, data=data, loss=F.cross_entropy)
-        losses = curve_of(workload, tmp_path, batch_size=size).losses
+        losses = curve_of(workload, tmp_path, batch_size=size)[0].losses
         assert len(losses) == 2 * num_batches
-        assert curve_of(workload, tmp_path, batch_size=size).losses == losses
+        assert curve_of(workload, tmp_path, batch_size=size)[0].losses == losses
 
 
 def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
@@ -444,7 +409,7 @@ def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
         data = Dataset("pairs", Split(X[:49], Y[:49]), Split(X, Y), drop_last=drop_last)
         return Workload(name="own", model=normed, data=lambda _: data, loss=F.cross_entropy)
 
-    assert len(curve_of(workload(drop_last=True), tmp_path).losses) == 2 * 6
+    assert len(curve_of(workload(drop_last=True), tmp_path)[0].losses) == 2 * 6
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         curve_of(workload(drop_last=False), tmp_path)
 

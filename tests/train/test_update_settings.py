@@ -13,12 +13,10 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainlab
-from training import homed, train
-from trainlab import Dataset, Split, TrainSpec, Workload
+from training import Curve, curve_of
+from trainlab import Dataset, Split, Workload
 from trainlab.errors import SpecError, TrainlabError
-from trainlab.plan import Trial
-from trainlab.record.run_folder import TrialFolder
-from trainlab.train.callbacks import Instrument, Moments, Point, Progress
+from trainlab.train.callbacks import Progress
 from trainlab.train.engines import tuned
 from trainlab.train.seeds import data_order, seeded
 
@@ -43,32 +41,10 @@ def workload(**fields: Any) -> Workload:
     )
 
 
-class Curve(Instrument):
-    def __init__(self) -> None:
-        self.points: list[Point] = []
-        self.epochs: list[Point] = []
-
-    def point_logged(self, point: Point) -> None:
-        self.points.append(point)
-
-    def epoch_ends(self, point: Point) -> None:
-        self.epochs.append(point)
-
-    @property
-    def losses(self) -> list[float]:
-        return [point.metrics["train/loss"] for point in self.points]
-
-
 def trained(
     path: Path, own: Workload | None = None, engine: str = "eager", **settings: Any
 ) -> tuple[Curve, Progress, nn.Module]:
-    given = {"device": "cpu", "log_every_steps": 1, "epochs": 2, "batch_size": BATCH, "lr": 0.05}
-    spec = TrainSpec(**{"optimizer": "sgd", **given, **settings})
-    trial = Trial(id="own", workload="own", seed=SEED, settings=spec)
-    curve, progress = Curve(), Progress()
-    setup = homed(trial, own or workload(), TrialFolder(path))
-    train(setup, Moments([curve]), progress, engine=engine)
-    return curve, progress, setup.model
+    return curve_of(own or workload(), path, engine, **settings)
 
 
 def fresh() -> nn.Module:

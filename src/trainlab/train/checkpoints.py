@@ -2,10 +2,9 @@
 
 A checkpoint is one file of `torch.save` in the `resume` folder of the first of the trials, written beside
 and renamed; the one before is kept. It is used only by the same trials, set up alike on this torch, and
-only where the curves of the attempt that made it begin as they were then.
+only where the curves of the attempt that made it are still there.
 """
 
-import hashlib
 import io
 import math
 import os
@@ -24,7 +23,6 @@ import torch
 from trainlab.errors import RecordError
 from trainlab.record.files import replacing, sync, writing
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.schema import note
 from trainlab.train import end_if_asked, is_asked_to_end
 from trainlab.train.engines.capture import attributes_of
 from trainlab.train.engines.engine import Member, Session, State
@@ -155,37 +153,35 @@ class Checkpoints:
         for path in self._paths():
             try:
                 found = _read(path)
+                if self._fits(found):
+                    return found
             except Exception:  # noqa: BLE001  what a file that is none makes torch raise
                 for member in self._group:
-                    if (told := note("checkpoint_unfit")) not in member.setup.notes:
-                        member.setup.notes.append(told)
-                continue
-            if self._fits(found):
-                return found
+                    member.setup.note_once("checkpoint_unfit")
         return None
 
     def _fits(self, found: Mapping[str, Any]) -> bool:
-        """Whether it is of the same trials, set up alike, whose files begin with what they held then."""
+        """Whether it is of the same trials, set up alike, whose files still hold what they held then."""
         told = found["trials"]
         if found["torch"] != str(torch.__version__) or len(told) != len(self._trials):
             return False
         for one, trial in zip(told, self._trials, strict=True):
             if one["id"] != trial.folder.path.name or one["facts"] != trial.facts:
                 return False
-            for path, digest in _files(trial.folder.set_aside(one["attempt"]), one):
-                if digest is not None and (not path.exists() or _digest(path, digest[0]) != digest):
-                    return False
+            earlier = _appended_to(trial.folder.set_aside(one["attempt"]))
+            if any(_size_of(path) < size for path, size in zip(earlier, one["sizes"], strict=True)):
+                return False
         return True
 
     def _put_back(self, found: Mapping[str, Any]) -> None:
         """Curves and event files, as they were then, from the attempts that were set aside."""
         for trial, told in zip(self._trials, found["trials"], strict=True):
             folder, earlier = trial.folder, trial.folder.set_aside(told["attempt"])
-            files = zip(_files(folder, told), _files(earlier, told), strict=True)
-            for (path, digest), (source, _) in files:
+            sources = zip(_appended_to(earlier), told["sizes"], strict=True)
+            for path, (source, size) in zip(_appended_to(folder), sources, strict=True):
                 with writing(path):
-                    if digest is not None:
-                        path.write_bytes(source.read_bytes()[: digest[0]])
+                    if size:
+                        path.write_bytes(source.read_bytes()[:size])
             with writing(folder.tensorboard_folder):
                 if earlier.tensorboard_folder.is_dir():
                     copytree(earlier.tensorboard_folder, folder.tensorboard_folder)
@@ -220,26 +216,23 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _files(folder: TrialFolder, told: Mapping[str, Any]) -> list[tuple[Path, Any]]:
-    """What instruments append to, each with what a checkpoint tells of it."""
-    return [(folder.curve_file, told["curve"]), (folder.probes_file, told["probes"])]
+def _appended_to(folder: TrialFolder) -> tuple[Path, Path]:
+    """What instruments append to."""
+    return folder.curve_file, folder.probes_file
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _described(trial: CheckpointedTrial) -> dict[str, Any]:
-    curve, probes = trial.folder.curve_file, trial.folder.probes_file
-    for path in (curve, probes):
+    paths = _appended_to(trial.folder)
+    for path in paths:
         with suppress(OSError):
             sync(path)
     return {
         "id": trial.folder.path.name,
         "attempt": trial.attempt,
         "facts": dict(trial.facts),
-        "curve": _digest(curve),
-        "probes": _digest(probes) if probes.exists() else None,
+        "sizes": [_size_of(path) for path in paths],
     }
-
-
-def _digest(path: Path, num_bytes: int | None = None) -> tuple[int, str]:
-    """How long a file is, or a part of it, and its sha256."""
-    content = path.read_bytes()[:num_bytes]
-    return len(content), hashlib.sha256(content).hexdigest()

@@ -16,7 +16,6 @@ from trainlab.record.learning_record import (
     ConfusionRecord,
     Mistake,
 )
-from trainlab.record.schema import note
 from trainlab.train.batches import Batch, Batches, SplitBatches
 from trainlab.train.callbacks import Moments
 from trainlab.train.metering import Means, Meter
@@ -125,9 +124,8 @@ class Evaluation:
             )
             is_sum = math.isclose(whole, first + second, rel_tol=1e-4)
             is_mean = math.isclose(whole, (first + second) / 2, rel_tol=1e-4)
-            told = note("loss_is_sum")
-            if is_sum and not is_mean and told not in setup.notes:
-                setup.notes.append(told)
+            if is_sum and not is_mean:
+                setup.note_once("loss_is_sum")
 
 
 # Which classes a set was taken for.

@@ -38,7 +38,6 @@ from contextlib import contextmanager
 from typing import Literal
 
 from trainlab.data.dataset import Split
-from trainlab.record.schema import note
 from trainlab.train.callbacks import Point, Progress
 from trainlab.train.checkpoints import Checkpoints, Place
 from trainlab.train.engines.engine import Member, Session, State
@@ -168,7 +167,7 @@ def _stop_if_in_vain(member: Member, epoch: int) -> None:
         return
     if epoch - progress.best_epoch >= patience:
         progress.state = "done"
-        setup.notes.append(note("stopped_early", epoch=epoch, best=progress.best_epoch))
+        setup.note_once("stopped_early", epoch=epoch, best=progress.best_epoch)
 
 
 def _train_epoch(
@@ -224,7 +223,7 @@ def _log(
         # Where the data itself is not finite, a smaller learning rate would be looked for in vain.
         split = setup.dataset.train
         if isinstance(split, Split) and (count := split.num_not_finite):
-            setup.notes.append(note("data_not_finite", count=count, all=len(split)))
+            setup.note_once("data_not_finite", count=count, all=len(split))
 
 
 def _named(part: str, values: Mapping[str, float]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from trainlab.machine.host import tf32_modes
 from trainlab.machine.process_state import prepare_process, process_state
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.schema import Note, note
+from trainlab.record.schema import Note, Value, note
 from trainlab.spec import TrainSpec
 from trainlab.train.batches import AccumulatedBatches, Batches, Rank, SplitBatches
 from trainlab.train.callbacks import Arguments, TrialView
@@ -59,6 +59,11 @@ class Setup:
     """What could not be done, and why; ends up in the trial's record."""
     engine_facts: dict[str, Any] = field(default_factory=dict)
     """What an engine has decided on this machine; ends up in the trial's `resolved`."""
+
+    def note_once(self, code: str, **values: Value) -> None:
+        """Records what could not be done, unless it has been."""
+        if (one := note(code, **values)) not in self.notes:
+            self.notes.append(one)
 
     @property
     def own(self) -> str | None:

@@ -33,7 +33,6 @@ from torch.nn.parallel import DistributedDataParallel
 from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.machine.process_state import prepare_process
 from trainlab.machine.processes import end_with_parent, signal_name
-from trainlab.record.schema import note
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, State, Update
@@ -255,11 +254,9 @@ def _ranks_of(setup: Setup) -> Ranks:
         _ranks = Ranks(setup)
     # How the processes work together, and what differs from one alone.
     setup.engine_facts["backend"] = distributed.get_backend()
-    told = note("parallel_batch_norm", processes=setup.settings.processes)
     norms = torch.nn.modules.batchnorm._BatchNorm
-    has_norms = any(isinstance(one, norms) for one in setup.model.modules())
-    if has_norms and told not in setup.notes:
-        setup.notes.append(told)
+    if any(isinstance(one, norms) for one in setup.model.modules()):
+        setup.note_once("parallel_batch_norm", processes=setup.settings.processes)
     return _ranks
 
 

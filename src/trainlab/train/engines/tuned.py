@@ -33,7 +33,6 @@ from torch.optim import Optimizer
 from trainlab.errors import RecordError, said_by
 from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
-from trainlab.record.schema import Note, note
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Unsuited
@@ -59,7 +58,7 @@ class TunedEngine(EagerEngine):
         if setup.own is not None:
             raise Unsuited("not_ours", what=setup.own)
         if setup.device.type != "cpu":
-            _add_note(setup, note("tuned_cpu_only", device=str(setup.device)))
+            setup.note_once("tuned_cpu_only", device=str(setup.device))
             return make_training_step(setup, moments)
         _tune_update(setup)
         return make_training_step(setup, moments, tuned_model(setup))
@@ -68,11 +67,6 @@ class TunedEngine(EagerEngine):
 def _record(setup: Setup, part: str, choice: object) -> None:
     """What was decided for a part of the trial; ends up in `resolved.tuned`."""
     setup.engine_facts["tuned"] = {**setup.engine_facts.get("tuned", {}), part: choice}
-
-
-def _add_note(setup: Setup, one: Note) -> None:
-    if one not in setup.notes:
-        setup.notes.append(one)
 
 
 # What is faster here: measured once and kept.
@@ -165,19 +159,19 @@ def _tune_update(setup: Setup) -> None:
         return
     if setup.num_steps * sum(map(Tensor.numel, trained)) < WORTH_COMPILING:
         if settings.engine == "tuned":  # else nobody asked for it
-            _add_note(setup, note("tuned_too_short"))
+            setup.note_once("tuned_too_short")
         return
     compiler = find_compiler()
     if compiler is None:
-        _add_note(setup, note("tuned_no_compiler"))
+        setup.note_once("tuned_no_compiler")
         return
     try:
         loaded = library(compiler)
     except RecordError as error:
-        _add_note(setup, note("tuned_not_kept", error=str(error)))
+        setup.note_once("tuned_not_kept", error=str(error))
     except (OSError, AttributeError, subprocess.SubprocessError) as error:
         lines = (getattr(error, "stderr", None) or str(error)).splitlines()
-        _add_note(setup, note("tuned_compiler_failed", error=next(filter(str.strip, lines), "")))
+        setup.note_once("tuned_compiler_failed", error=next(filter(str.strip, lines), ""))
     else:
         _record(setup, "update", NATIVE)
         given = settings, model.parameters(), setup.device
@@ -394,7 +388,7 @@ def tuned_model(setup: Setup) -> CallModel:
             choice = kept_choice(facts, partial(fastest_variant, *call))
         except RecordError as error:
             # What is measured anew in each run would change a trial's losses from run to run.
-            _add_note(setup, note("tuned_not_kept", error=str(error)))
+            setup.note_once("tuned_not_kept", error=str(error))
             break
         if choice in VARIANTS[type(layer)]:
             chosen[name] = choice, shape[1:]
@@ -426,7 +420,7 @@ def _sampled_calls(setup: Setup) -> dict[str, tuple[nn.Module, tuple[int, ...], 
             copied(setup.workload.prepare(batches.gather(rows)[0]))
     except Exception as error:  # noqa: BLE001  the user's code, which may raise anything
         kind, reason = type(error).__name__, said_by(error)
-        _add_note(setup, note("tuned_model_failed", kind=kind, reason=reason))
+        setup.note_once("tuned_model_failed", kind=kind, reason=reason)
         return {}
     return calls
 
