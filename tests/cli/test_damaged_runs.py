@@ -13,7 +13,6 @@ from trainlab.record.run_folder import RunFolder, verify
 from trainlab.spec import CostSpec
 
 CURVE = "trials/learn-lr=0.1-seed1/curve.jsonl"
-COST = "trials/cost-train-lr=0.1-process1/cost.json"
 
 
 @pytest.fixture
@@ -33,33 +32,16 @@ def told(trainlab: Verb, verb: str = "show") -> str:
 
 def test_a_damaged_line_of_a_curve_is_told_with_its_number(trainlab: Verb, damaged: Path) -> None:
     path = damaged / CURVE
-    sound, start = path.read_bytes(), b'{"kind": "epoch", "epoch": 2, "step": 1, "samples": 1, '
+    sound = path.read_bytes()
     for line, rule in (
-        (start + b'"time_s": 1}', "train_s: Field"),
         (b'["kind", "epoch", 2]', "holds a list, must be an object"),
         (b"\xff", "is not JSON"),
-        (start + b'"train_s": NaN, "time_s": 1}', "is not JSON: NaN is no number"),
-        (start + b'"train_s": 1, "time_s": 1, "test/loss": "x"}', "test/loss: Input should be a"),
         (b'{"kind": "step", "epoch": 1}', "step: Field required"),
     ):
         lines = sound.split(b"\n")
         lines.insert(2, line)
         path.write_bytes(b"\n".join(lines))
         assert told(trainlab).startswith(f"{CURVE}: line 3: {rule}")
-
-
-def test_values_that_no_record_holds_are_told(trainlab: Verb, damaged: Path) -> None:
-    path = damaged / COST
-    sound = read_json(path)
-    for values, rule in (
-        ({"step_ms": []}, "step_ms: List should have at least 1 item"),
-        ({"step_ms": [0.0] * 5}, "step_ms.0: Input should be greater than or equal to"),
-        ({"batch_size": 0}, "batch_size: Input should be greater than 0"),
-    ):
-        write_json(path, sound | values)
-        assert told(trainlab).startswith(f"{COST}: {rule}")
-    path.write_text(json.dumps(sound).replace('"step_ms": [', '"step_ms": [NaN, ', 1))
-    assert "NaN is no number" in told(trainlab)
 
 
 def test_cells_that_the_trials_name_must_be_in_the_study(trainlab: Verb, damaged: Path) -> None:
@@ -103,9 +85,10 @@ def test_damaged_trials_are_named_and_left_out_by_every_verb(
     assert "learn-lr=0.2-seed2 | trials/learn-lr=0.2-seed2/trial.json: is not JSON" in report
 
     told = trainlab("verify", "r", code=1).stdout.splitlines()
-    assert [line.partition(": ")[0].removeprefix("r/") for line in told[:-1]] == [
+    files = {line.partition(": ")[0].removeprefix("r/") for line in told[:-1]}
+    assert files == {
         *(f"environments/{machine.name}", CURVE, "trials/learn-lr=0.2-seed2/trial.json")
-    ]
+    }
     assert "3 damaged" in told[-1]
     assert "0 damaged" in trainlab("verify", "whole").stdout
 

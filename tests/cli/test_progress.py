@@ -2,7 +2,7 @@
 
 import io
 import re
-import time
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import ClassVar
@@ -14,10 +14,11 @@ from rich.console import Console
 from command import Verb
 from fabricate import made_study
 from trainlab.cli import live_progress as heartbeat
-from trainlab.cli.live_progress import POLL_S, StudyProgress
+from trainlab.cli.live_progress import StudyProgress
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.planned_run import start_run
 from trainlab.lab.run_progress import duration_text, fitted
+from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import Failure
 from trainlab.spec import CostSpec
@@ -46,30 +47,30 @@ def test_silence_lasts_until_something_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert silence.is_too_long()
 
 
-def play(console: Console, path: Path, *events: Event, lang: str = "en") -> str:
-    """A study of two cells, with costs, as it is shown while these events happen."""
+def on_terminal(width: int) -> Console:
+    return Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+
+
+def play(progress: StudyProgress, run: RunFolder, events: Iterable[Event]) -> None:
+    """What is shown while these events happen; the last of it is drawn whatever the time."""
+    with progress.shown(), closing(EventWriter(run)) as writer:
+        for event in events:
+            writer.write(event)
+
+
+def played(console: Console, path: Path, *events: Event, lang: str = "en") -> str:
+    """The same of a study of two cells, with costs."""
     cost = CostSpec(processes=1, weights="untrained")
     study = made_study(vary={"batch_size": (1, 64)}, seeds=1, cost=cost, settings={"epochs": 2})
     run = start_run(study, path)
-    with StudyProgress(console, run, Words(lang)).shown(), closing(EventWriter(run)) as writer:
-        for event in events:
-            writer.write(event)
-            time.sleep(0.01)
-        time.sleep(2 * POLL_S)
+    play(StudyProgress(console, run, Words(lang)), run, events)
     return console.file.getvalue()
 
 
 def learned(trial: str, epoch: int) -> Event:
     metrics = {"train/loss": 0.5 / epoch, "train/accuracy": 0.8, "test/accuracy": None}
-    return Event(
-        kind="epoch",
-        trials=(trial,),
-        share=epoch / 2,
-        epoch=epoch,
-        num_epochs=2,
-        metrics=metrics,
-        time_s=1.5 * epoch,
-    )
+    numbers = {"epoch": epoch, "num_epochs": 2, "share": epoch / 2, "time_s": 1.5 * epoch}
+    return Event(kind="epoch", trials=(trial,), metrics=metrics, **numbers)
 
 
 LEARN, COST = ("learn-batch_size=1-seed1",), ("cost-train-batch_size=1-process1",)
@@ -84,31 +85,36 @@ STUDY = (
     Event(kind="group_ends", trials=COST),
     Event(kind="group_begins", trials=LEARN),  # started once more
 )
-
-
-def test_off_a_terminal_a_study_is_a_line_per_trial(tmp_path: Path) -> None:
-    shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY)
-    learn, cost = shown.splitlines()
-    assert re.fullmatch(
+LINES = {
+    "en": (
         r"1/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00%, "
         r"test accuracy not finite, 3.0 s",
-        learn,
-    ), learn
-    assert re.fullmatch(r"\d/\d+ batch_size=1 training: timing steps", cost), cost
+        r"\d/\d+ batch_size=1 training: timing steps",
+    ),
+    "zh": (
+        r"1/\d+ batch_size=1 种子 1：训练损失 0.2500，训练准确率 80.00%，"
+        r"测试准确率 不是有限数，3.0 秒",
+        r"\d/\d+ batch_size=1 训练：计时",
+    ),
+}
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_off_a_terminal_a_study_is_a_line_per_trial(lang: str, tmp_path: Path) -> None:
+    shown = played(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY, lang=lang)
+    for line, expected in zip(shown.splitlines(), LINES[lang], strict=True):
+        assert re.fullmatch(expected, line), line
 
 
 def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=120, force_terminal=True, color_system=None)
-    shown = play(console, tmp_path / "r", *STUDY[:-2])
+    shown = played(on_terminal(120), tmp_path / "r", *STUDY[:-2])
     for part in ("batch_size=1 seed 1: train loss 0.2500", "timing steps", "s left"):
         assert part in shown
 
 
 def test_what_looks_like_markup_is_shown_as_text(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=160, force_terminal=True, color_system=None)
     named = learned(LEARN[0], 1).model_copy(update={"metrics": {"train/[b]x": 0.5}})
-    shown = play(console, tmp_path / "r", STUDY[0], named)
-    assert "[b]x 0.5000" in shown
+    assert "[b]x 0.5000" in played(on_terminal(160), tmp_path / "r", STUDY[0], named)
 
 
 def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -> None:
@@ -120,32 +126,31 @@ def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -
             raise OSError("the terminal is gone")
 
     console = Console(file=Gone(), width=120, force_terminal=False)
-    assert play(console, tmp_path / "r", *STUDY) == ""
+    assert played(console, tmp_path / "r", *STUDY) == ""
     assert "batch_size=1 seed 1" in "".join(Gone.lost)
 
 
 def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 9.0, 7.0, 0.2)}, seeds=1, settings={"epochs": 2})
     run = start_run(study, tmp_path / "r")
+    broken = Failure(kind="RuntimeError", message="out of luck\nand more", traceback="")
     ends = {
         "learn-lr=9-seed1": {"state": "diverged", "diverged_at_step": 1234},
         "learn-lr=7-seed1": {"state": "diverged", "epochs_done": 1},
-        "learn-lr=0.2-seed1": {
-            "state": "failed",
-            "error": Failure(kind="RuntimeError", message="out of luck\nand more", traceback=""),
-        },
+        "learn-lr=0.2-seed1": {"state": "failed", "error": broken},
     }
-    console = Console(file=io.StringIO(), width=200)
-    with StudyProgress(console, run, ENGLISH).shown(), closing(EventWriter(run)) as writer:
-        for trial_id, end in ends.items():
-            writer.write(Event(kind="group_begins", trials=(trial_id,)))
-            home = run.trial(trial_id)
-            home.write(home.read().model_copy(update=end))
-            writer.write(Event(kind="group_ends", trials=(trial_id,)))
+    console, events = Console(file=io.StringIO(), width=200), list[Event]()
+    progress = StudyProgress(console, run, ENGLISH)
+    for trial_id, end in ends.items():
+        home = run.trial(trial_id)
+        home.write(home.read().model_copy(update=end))
+        events.append(Event(kind="group_begins", trials=(trial_id,)))
+        events.append(Event(kind="group_ends", trials=(trial_id,)))
+    play(progress, run, events)
     numbered, told = zip(
         *(line.split(" ", 1) for line in console.file.getvalue().splitlines()), strict=True
     )
-    assert all(re.fullmatch(r"\d/4", number) for number in numbered)
+    assert numbered == ("1/4", "2/4", "3/4")
     assert list(told) == [
         "lr=9 seed 1: diverged at update 1,234",
         "lr=7 seed 1: diverged in the test after epoch 1",
@@ -169,58 +174,31 @@ def test_seeds_that_are_added_are_shown_once_and_numbered_on(
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-@pytest.mark.parametrize("num_levels", [2, 5])
 def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
-    num_levels: int, lang: str, tmp_path: Path
+    lang: str, tmp_path: Path
 ) -> None:
-    levels = (0.1, 0.01, 0.001, 0.0001, 0.00001)[:num_levels]
-    study = made_study(vary={"lr": levels}, seeds=1, settings={"epochs": 2})
-    run = start_run(study, tmp_path / "r")
-    trials = run.study().trials
-    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    if num_levels == 2:
-        names = Words(lang).listed(
-            f"{run.trial(t).read().cell} {Words(lang)('seed')} 1" for t in trials
+    words = Words(lang)
+    for levels in ((0.1, 0.01), (0.1, 0.01, 0.001, 0.0001, 0.00001)):
+        number = len(levels)
+        study = made_study(vary={"lr": levels}, seeds=1, settings={"epochs": 2})
+        run, console = start_run(study, tmp_path / str(number)), on_terminal(80)
+        trials, progress = run.study().trials, StudyProgress(console, run, words)
+        cells = [run.trial(trial).read().cell for trial in trials]
+        names = words.listed(f"{cell} {words('seed')} 1" for cell in cells)
+        begun = (
+            Event(kind="group_begins", trials=(trial,), num_side_by_side=number) for trial in trials
         )
-    else:
-        names = Words(lang)("side_by_side", number=num_levels)
-    expected = f"{num_levels}/{num_levels} {names}"
-
-    def shown() -> list[str]:
+        play(progress, run, [*begun, *(learned(trial, 1) for trial in trials)])
+        ended = Event(kind="group_ends", trials=(trials[0],))
+        play(progress, run, [learned(trials[0], 2), ended])
         frames = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", console.file.getvalue())
-        return [line.rstrip() for line in re.split(r"[\r\n]+", frames)]
-
-    def bars() -> list[str]:
-        return [line for line in shown() if re.match("[\u2800-\u28ff]", line)]
-
-    with StudyProgress(console, run, Words(lang)).shown(), closing(EventWriter(run)) as writer:
-        for trial in trials:
-            begun = Event(kind="group_begins", trials=(trial,), num_side_by_side=num_levels)
-            writer.write(begun)
-        for trial in trials:
-            writer.write(learned(trial, 1))
-        given_up = time.monotonic() + 20
-        while not any(expected in line for line in bars()) and time.monotonic() < given_up:
-            time.sleep(0.05)  # drawn now and then, later where the machine is busy
-        writer.write(learned(trials[0], 2))
-        writer.write(Event(kind="group_ends", trials=(trials[0],)))
-    lines = shown()
-    assert all(cell_len(line) <= 80 for line in bars())
-    assert any(expected in line for line in bars()), bars()
-    # The line of a result names its own trial and number, whatever else runs.
-    own = f"1/{num_levels} {run.trial(trials[0]).read().cell} "
-    assert [line for line in lines if line.startswith(own)], lines
-
-
-def test_progress_is_told_in_chinese(tmp_path: Path) -> None:
-    shown = play(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY, lang="zh")
-    learn, cost = shown.splitlines()
-    assert re.fullmatch(
-        r"1/\d+ batch_size=1 种子 1：训练损失 0.2500，训练准确率 80.00%，"
-        r"测试准确率 不是有限数，3.0 秒",
-        learn,
-    ), learn
-    assert re.fullmatch(r"\d/\d+ batch_size=1 训练：计时", cost), cost
+        lines = [line.rstrip() for line in re.split(r"[\r\n]+", frames)]
+        bars = [line for line in lines if re.match("[\u2800-\u28ff]", line)]
+        told = names if number == 2 else words("side_by_side", number=number)
+        assert all(cell_len(line) <= 80 for line in bars)
+        assert any(f"{number}/{number} {told}" in line for line in bars), bars
+        # The line of a result names its own trial and number, whatever else runs.
+        assert [line for line in lines if line.startswith(f"1/{number} {cells[0]} ")], lines
 
 
 def test_what_does_not_fit_beside_the_bar_is_left_out_whole() -> None:

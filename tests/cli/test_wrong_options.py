@@ -9,21 +9,15 @@ OPTIONS = [
     # values of every type and range
     ("--epochs 0", "--epochs: got '0', must be greater than 0"),
     ("--epochs 1.5", "--epochs: got '1.5', must be a whole number"),
-    ("--epochs ''", "--epochs: got '', must be a whole number"),
     ("--lr x", "--lr: got 'x', must be a number"),
-    ("--lr 0", "--lr: got '0', must be greater than 0"),
     ("--lr nan", "--lr: got 'nan', must be a finite number"),
-    ("--lr 1e400", "--lr: got '1e400', must be a finite number"),
     ("--lr", "--lr: got no value, needs one; see `trainlab run --help`"),
     ("--weight-decay -1", "--weight-decay: got '-1', must be at least 0"),
     ("--optimizer sgd --momentum 1", "--momentum: got '1', must be less than 1"),
-    ("--lr-gamma 2 --schedule step", "--lr-gamma: got '2', must be at most 1"),
     ("--model hidden", "--model: got 'hidden', must be name=value pairs"),
     ("--model hidden=-4", "--model hidden: got -4, must be at least 1"),
-    ("--model hidden=1.5", "--model hidden: got 1.5, must be a whole number"),
     ("--vary hidden=8,-4", "--vary hidden: got -4, must be at least 1"),
     ("--batch-size 1,,16", "--batch-size: got '1,,16', which has an empty level"),
-    ("--batch-size 1,x", "--batch-size: got 'x', must be a whole number"),
     ("--zero-grad=maybe", "--zero-grad: got 'maybe', must be true or false"),
     ("--seeds 0", "--seeds: got '0', must be at least 1"),
     ("--seed -1", "--seed: got '-1', must be whole numbers from 0, as in 1 or 1,2,3"),
@@ -32,22 +26,17 @@ OPTIONS = [
     ("--budget soon", "--budget: got 'soon', must be a time, as in 90s, 10m or 2h"),
     ("--lang fr", "--lang: got 'fr', must be one of en, zh"),
     ("--on mars", "--on: got 'mars', must be one of local, inline, processes"),
-    ("--on lokal", "; did you mean local?"),
     ("--jobs many", "--jobs: got 'many', must be auto or a whole number from 1"),
     ("--jobs 99999", "--jobs: got 99999, but this machine has"),
     ("--yes=1", "--yes: takes no value; write --yes alone"),
     ("--optimizer-options beta1=2", "--optimizer-options beta1: got 2, must be at least 0 and l"),
     ("--optimizer-options amsgrad=3", "amsgrad: got 3, must be true or false"),
-    ("--optimizer-options beta1=true", "beta1: got True, must be a number"),
     ("--profile --processes 0", "--processes: got '0', must be greater than 0"),
     ("--profile --tight 2", "--tight: got '2', must be less than 1"),
     ("--probe relu", "--probe: got 'relu', must be SELECT:QUANTITY:REDUCER"),
     # choices, with the one that was meant
     ("--optimizer adamm", "must be one of adadelta, sgd, adam, adamw, rmsprop, adagrad; did you"),
     ("--device gpu", "--device: got 'gpu', must be auto, cpu, mps, cuda or cuda:N; did you mean"),
-    ("--device cuda:x", "--device: got 'cuda:x', must be auto, cpu, mps, cuda or cuda:N"),
-    ("--schedule cosin", "; did you mean cosine?"),
-    ("--precision fp8", "--precision: got 'fp8', must be one of fp32, bf16"),
     ("--seed-parts weight", "; did you mean weights?"),
     ("--profile --mode infer", "; did you mean inference?"),
     ("--data bundeled", "--data: got 'bundeled', must be full, bundled, auto or a folder; did you"),
@@ -58,7 +47,6 @@ OPTIONS = [
     ("-epochs 3", "-epochs: no such option; did you mean --epochs?"),
     ("--no-such-thing", "--no-such-thing: no such option; "),
     ("--vary learning_rate=0.1,0.2", "--vary learning_rate: unknown factor; did you mean lr?"),
-    ("--vary hiden=1,2", "--vary hiden: unknown factor; did you mean hidden?"),
     ("--vary seed=1,2", "--vary seed: is no factor; give seeds apart"),
     ("--model hiden=3", "--model hiden: fashion-mlp has no such parameter; it has hidden; did you"),
     ("--optimizer-options bta1=0.5", "it has amsgrad, beta1, beta2, eps; did you mean beta1?"),
@@ -66,7 +54,6 @@ OPTIONS = [
     # contradictions
     ("--lr-gamma 0.5", "--lr-gamma: is for the step schedule, but the schedule is none; add sch"),
     ("--lr 0.1 --vary lr=0.1,0.01", "--lr: got '0.1', but it is varied too"),
-    ("--model hidden=3 --vary hidden=4,5", "hidden: got 3, but it is varied too"),
     ("--lr 0.1,1 --vary lr=0.1,0.01", "--lr and --vary lr: give its levels once"),
     ("--vary lr=0.1 --vary lr=0.2", "--vary: got lr twice; give all its levels at once"),
     ("--vary lr=0.1,0.1", "--vary lr: got 0.1 twice, levels must differ"),
@@ -84,7 +71,6 @@ OPTIONS = [
     ("--threads 100000", "--threads: got 100000, but this machine has "),
     ("--batch-size 10000000", "--batch-size: got 10000000, but the training set of fashion-mlp "),
     ("--batch-size 6001 --data bundled", "but the bundled training set of fashion-mlp has 6,000"),
-    ("--batch-size 16,99999", "--batch-size: got 99999, but the training set"),
     ("--data /nowhere", "--data: got '/nowhere', must be full, bundled, auto or a folder"),
     ("--data .", "is not a folder with Fashion-MNIST"),
     ("--out taken", "taken: is not empty; choose another --out"),
@@ -107,7 +93,6 @@ VERBS = [
     ("rnu fashion-mlp", "rnu: no such verb; did you mean run?"),
     ("run", "run: WORKLOAD|STUDY: is required; see `trainlab run --help`"),
     ("run fashion-lb", "fashion-lb: no such workload or study; did you mean fashion-lab?"),
-    ("run fashion-mpl", "did you mean fashion-mlp?"),
     ("run ''", "workload '' is not known; built in: mnist-cnn, fashion-mlp"),
     ("run nowhere.toml", "nowhere.toml: cannot be read: No such file"),
     ("run nowhere.py:x", "nowhere.py: no such file; name one that has a trainlab.Workload"),
@@ -115,28 +100,26 @@ VERBS = [
     ("run own.py:", "or name what makes it: own.py:NAME"),
     ("run two.py", "workload 'two.py': which one? Write one of two.py:first, two.py:second"),
     ("run broken.py:work", "broken.py:1: SyntaxError"),
-    ("run own.py:work --epochs 0", "--epochs: got '0', must be greater than 0"),
     ("run own.py:work --threads 100000", "--threads: got 100000, but this machine has"),
     ("profile mnist-lab", "mnist-lab: is a study; run it with `trainlab run mnist-lab`"),
-    ("profile fashion-mlp --sort selff", "--sort: got 'selff', must be one of self, total, call"),
-    ("profile fashion-mlp --top 0", "--top: got '0', must be at least 1"),
-    ("profile fashion-mlp --batch-size 1,0", "--batch-size: got 0, must be greater than 0"),
     ("profile fashion-mlp --weights trained", "--weights: got trained, but nothing is trained h"),
     ("probes fashion-mlp --batch-size 1,2", "got several levels, but layers are listed for one"),
-    ("probes fashion-mlp --lr x", "--lr: got 'x', must be a number"),
     ("studies mnist-lb", "mnist-lb: no such study; there are fashion-lab, mnist-lab; did you me"),
     ("studies --schem", "--schem: no such option; did you mean --schema?"),
     ("data lst", "lst: no such verb; did you mean list?"),
     ("data fetch --source nowhere", "--source: got 'nowhere', must be one of auto, mirror, pack"),
-    ("env --jsn", "--jsn: no such option; did you mean --json?"),
     ("show own.py", "own.py: is a file; name the run folder that it is in"),
     ("show .", ".: is no run folder: it has no study.json; name one that `trainlab run` has made"),
     ("compare nowhere .", "nowhere: no such folder"),
     ("compare . .", ".: is compared with itself; name two run folders"),
     ("reproduce fashon-lab", "fashon-lab: has no published figures; fashion-lab, mnist-lab have"),
-    ("reproduce fashion-lab --run nowhere", "nowhere: no such folder"),
     ("reproduce fashion-lab --run . --seeds 3", "--seeds: is for a new run; leave it out beside"),
     ("reproduce fashion-lab --seeds 1", "--seeds: got '1', must be at least 2"),
+    # what is typed is not blamed on the study
+    ("run mnist-lab --epochs 0", "trainlab: --epochs: got '0', must be greater than 0"),
+    ("run mnist-lab --lr 0.1,0", "trainlab: --lr: got 0, must be greater than 0"),
+    ("run mnist-lab --design bolh", "trainlab: --design: got 'bolh'"),
+    ("run mnist-lab --processes 0", "trainlab: --processes: got '0'"),
     ("board nowhere", "nowhere: no such folder; name a run folder"),
     ("board .", ".: has no TensorBoard event files"),
     ("board . --port 70000", "--port: got '70000', must be at most 65535"),
@@ -151,17 +134,6 @@ def test_a_wrong_command_line_is_one_line_without_torch(
     (tmp_path / "broken.py").write_text("a b\n")
     for line, told in VERBS:
         torchless.refusal(shlex.split(line), told, tmp_path)
-
-
-def test_a_wrong_option_is_not_blamed_on_the_study(torchless: Torchless, tmp_path: Path) -> None:
-    for options, told in (
-        ("--epochs 0", "--epochs: got '0', must be greater than 0"),
-        ("--lr 0.1,0", "--lr: got 0, must be greater than 0"),
-        ("--design bolh", "--design: got 'bolh'"),
-        ("--processes 0", "--processes: got '0'"),
-    ):
-        answer = torchless.ask(["run", "mnist-lab", *options.split()], tmp_path)
-        assert answer.stderr.startswith(f"trainlab: {told}")
 
 
 def test_what_is_right_is_not_refused(torchless: Torchless, tmp_path: Path) -> None:
