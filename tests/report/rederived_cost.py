@@ -218,26 +218,77 @@ def parallel(run: RawRun, found: Finding) -> Expected:
 
 
 def scaling(run: RawRun, found: Finding) -> Expected:
-    """A line through the times of the sizes by relative least squares, neither part below zero."""
+    """A line through the times of the sizes by relative least squares, neither part below zero; how well it
+    is known, from its residuals and from how processes differ."""
     mode = found.subject.partition("/")[0]
-    times = {size: _step_ms(run, cell, mode) for cell, size in _sizes(run, found).items()}
+    processes = {
+        size: np.log(_processes_ms(run, (cell, False), mode))
+        for cell, size in _sizes(run, found).items()
+    }
+    times = {size: math.exp(logs.mean()) for size, logs in processes.items()}
     fixed, each = _fit(times)
-    errors = [0.0]
+    repeats = sum(len(logs) - 1 for logs in processes.values())
+    spread = sum(((logs - logs.mean()) ** 2).sum() for logs in processes.values()) / repeats
+    noise = math.sqrt(spread * np.mean([1 / len(logs) for logs in processes.values()]))
+    line = _Line(times, noise, repeats)
+    (each_low, each_high), (fixed_low, fixed_high) = (
+        (max(0.0, min(value, low)), max(value, high))
+        for value, (low, high) in zip((each, fixed), line.intervals(), strict=True)
+    )
+    errors = {}
     for size, time in times.items() if len(times) > 2 else ():
         rest = {k: v for k, v in times.items() if k != size}
-        errors.append(abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1))
+        free = _Line(rest, noise, repeats).covariance
+        error = math.hypot(noise, noise / time * math.sqrt(np.array([size, 1]) @ free @ [size, 1]))
+        allowed = stats.t.isf(0.025 / len(times), repeats) * error
+        errors[abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1)] = allowed
+    worst = max(errors, default=None)
+    is_beyond = any(error > max(0.25, allowed) for error, allowed in errors.items())
+    verdict = "fits" if worst is not None and worst <= 0.25 else "cannot tell"
+    ends = line.ratio_ends()
+    if ends is None or not each:
+        ends = (fixed_low / each_high, None)
+    else:
+        ends = (max(0.0, min(*ends, fixed / each)), max(*ends, fixed / each))
     numbers = {
-        **found.numbers,  # intervals and what noise allows are held to account with the statistics
         "fixed_ms": fixed,
         "per_sample_us": 1e3 * each,
+        "per_sample_us_low": 1e3 * each_low,
+        "per_sample_us_high": 1e3 * each_high,
         "enough": 4 * fixed / each if each else None,
+        "enough_low": 4 * ends[0],
+        "enough_high": None if ends[1] is None else 4 * ends[1],
         "largest": max(times),
-        "worst_error": max(errors) if len(times) > 2 else None,
+        "worst_error": worst,
+        "allowed_error": errors.get(worst),
+        "fit": "does not fit" if is_beyond else verdict,
     }
-    if max(errors) <= 0.25:
-        numbers["fit"] = "fits" if len(times) > 2 else "cannot tell"
-    interval = found.interval and (found.interval.low, found.interval.high)
-    return Expected(numbers, len(times), interval)
+    return Expected(numbers, len(times), (fixed_low, fixed_high))
+
+
+class _Line:
+    """The line whose parts may be negative: slope first, as numpy has it."""
+
+    def __init__(self, times: dict[int, float], noise: float, repeats: int) -> None:
+        sizes, measured = np.array(list(times)), np.array(list(times.values()))
+        self.parts, self.covariance = np.polyfit(sizes, measured, 1, w=1 / measured, cov="unscaled")
+        squares = ((np.polyval(self.parts, sizes) / measured - 1) ** 2).sum()
+        freedom = len(times) - 2
+        # By an F test: either the residuals are more than noise, or both tell of it together.
+        if not freedom or stats.f.sf(squares / freedom / noise**2, freedom, repeats) >= 0.05:
+            squares, freedom = squares + repeats * noise**2, freedom + repeats
+        self.scale = squares / freedom * stats.t.ppf(0.975, freedom) ** 2
+
+    def intervals(self) -> list[tuple[float, float]]:
+        halves = np.sqrt(self.scale * np.diag(self.covariance))
+        return [(p - half, p + half) for p, half in zip(self.parts, halves, strict=True)]
+
+    def ratio_ends(self) -> list[float] | None:
+        """Where the fixed part over that per sample just differs from a ratio; None without two ends."""
+        (a, b), ((aa, ab), (_, bb)) = self.parts, self.scale * self.covariance
+        terms = [a**2 - aa, -2 * (a * b - ab), b**2 - bb]
+        roots = np.roots(terms)
+        return None if terms[0] <= 0 or np.iscomplex(roots).any() else [float(r) for r in roots]
 
 
 def _fit(times: dict[int, float]) -> tuple[float, float]:
