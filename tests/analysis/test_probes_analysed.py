@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from trainlab.words import Words
 
 Values = dict[tuple[str, str], Sequence[float | None]]
 """Probe and layer to the value of each period."""
+Run = Callable[..., RunFolder]
+EN = Words("en")
 
 
-def records(values: Values) -> list[ProbeRecord]:
-    """Each period is 10 steps and 4 elements a step."""
+def records(values: Values, num_steps: int = 10) -> list[ProbeRecord]:
+    """Each period ends 10 steps after the one before, and has 4 elements a step."""
     lines = []
     for (text, layer), series in values.items():
         spec = probe_of(text)
@@ -43,7 +46,7 @@ def records(values: Values) -> list[ProbeRecord]:
                     every=str(spec.every),
                     epoch=index,
                     step=10 * index,
-                    num_steps=10,
+                    num_steps=num_steps,
                     fired=1 if spec.quantity == "weight" else 10,
                     count=4 if spec.quantity == "weight" else 40,
                     value=value,
@@ -54,17 +57,19 @@ def records(values: Values) -> list[ProbeRecord]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Callable[..., RunFolder]:
+def run(tmp_path: Path) -> Run:
     """A run folder whose trials, one per seed, have these values."""
+    number = count()
 
     def make(
         *seeds: Values,
         extra: Sequence[ProbeRecord] = (),
+        num_steps: int = 10,
         fired: Mapping[str, Mapping[str, Any]] = {},
         **settings: Any,
     ) -> RunFolder:
         """`fired`: what the record says of a layer beyond the usual."""
-        folder = RunFolder(tmp_path / "run")
+        folder = RunFolder(tmp_path / str(next(number)))
         folder.trials_folder.mkdir(parents=True)
         names = [f"learn-seed{seed}" for seed in range(1, len(seeds) + 1)]
         study = {"name": "s", "created": "", "trainlab": "", "command": "", "study": {}}
@@ -79,7 +84,7 @@ def run(tmp_path: Path) -> Callable[..., RunFolder]:
                 )
             )
             lines = LineWriter(home.path / "probes.jsonl")
-            for record in [*records(values), *extra]:
+            for record in [*records(values, num_steps), *extra]:
                 lines.write(record.line())
             lines.close()
             rows = [
@@ -112,7 +117,7 @@ def found(folder: RunFolder) -> list[Finding]:
 NORM = "*:grad_output:norm"
 
 
-def test_the_table_has_a_row_per_value_with_its_trial(run: Callable[..., RunFolder]) -> None:
+def test_the_table_has_a_row_per_value_with_its_trial(run: Run) -> None:
     table = probe_table(read_probes(run({(NORM, "a"): [1.0, None]}, {(NORM, "a"): [3.0, 4.0]})))
     assert table[["seed", "epoch", "target", "fired"]].values.tolist() == [
         [1, 1, "a", 10],
@@ -126,13 +131,13 @@ def test_the_table_has_a_row_per_value_with_its_trial(run: Callable[..., RunFold
     assert "histogram" not in table.columns
 
 
-def test_a_run_without_probes_gives_empty_tables(run: Callable[..., RunFolder]) -> None:
+def test_a_run_without_probes_gives_empty_tables(run: Run) -> None:
     trials = read_probes(run())
     assert len(probe_table(trials)) == len(histogram_table(trials)) == 0
     assert list(probe_findings(trials)) == []
 
 
-def test_histograms_become_a_row_per_bin(run: Callable[..., RunFolder]) -> None:
+def test_histograms_become_a_row_per_bin(run: Run) -> None:
     histogram = HistogramRecord(log=True, low=0.01, high=1.0, counts=[3, 4], below=1, above=2)
     line = records({("x:grad:histogram", "x"): [None]})[0]
     line = line.model_copy(update={"not_finite": None, "histogram": histogram})
@@ -150,7 +155,7 @@ def test_norms_are_told_per_step_and_per_element() -> None:
         assert per_element(line) == pytest.approx(20 / math.sqrt(40))
 
 
-def test_a_gradient_that_vanishes_on_its_way_back_is_found(run: Callable[..., RunFolder]) -> None:
+def test_a_gradient_that_vanishes_on_its_way_back_is_found(run: Run) -> None:
     seeds = [{(NORM, "a"): [1e-5 * k], (NORM, "b"): [0.5], (NORM, "c"): [1.0]} for k in (1, 2, 3)]
     (one,) = found(run(*seeds))
     assert (one.kind, one.subject, one.cells, one.n) == ("vanishing_gradient", "a", ("base",), 3)
@@ -158,27 +163,27 @@ def test_a_gradient_that_vanishes_on_its_way_back_is_found(run: Callable[..., Ru
     assert one.numbers["ratio"] == pytest.approx(1e-5 * 6 ** (1 / 3))
     assert one.interval is not None
     assert one.interval.high < 1e-3
+    # An interval that reaches the bound is no finding.
+    assert found(run(*[{(NORM, "a"): [v], (NORM, "b"): [1.0]} for v in (1e-5, 1e-4, 1e-1)])) == []
 
 
-def test_a_gradient_of_exactly_zero_has_vanished_too(run: Callable[..., RunFolder]) -> None:
-    (one,) = found(run({(NORM, "a"): [0.0], (NORM, "b"): [1.0]}))
-    assert (one.kind, one.numbers["ratio"]) == ("vanishing_gradient", 0.0)
+def test_a_gradient_of_exactly_zero_has_vanished_too_and_is_told_apart(run: Run) -> None:
+    for values, ratio, num_zero in (
+        ((0.0,), 0.0, 0),
+        ((0.0, 0.0, 0.0), 0.0, 0),
+        ((1e-5, 0.0, 1e-5, 0.0), pytest.approx(1e-5), 2),
+    ):
+        (one,) = found(run(*[{(NORM, "a"): [value], (NORM, "b"): [1.0]} for value in values]))
+        told = (one.kind, one.numbers["ratio"], one.n, one.numbers["num_zero"])
+        assert told == ("vanishing_gradient", ratio, len(values) - num_zero, num_zero)
+        assert ("In 2 more it is exactly zero" in one.sentence(EN)) == bool(num_zero)
 
 
-def test_an_interval_that_reaches_the_bound_is_no_finding(run: Callable[..., RunFolder]) -> None:
-    seeds = [{(NORM, "a"): [v], (NORM, "b"): [1.0]} for v in (1e-5, 1e-4, 1e-1)]
-    assert found(run(*seeds)) == []
-
-
-def test_gradients_that_grow_or_are_not_finite_are_found(run: Callable[..., RunFolder]) -> None:
-    seeds = [{(NORM, "a"): [1.0, 2.0, 200.0 + k, None]} for k in (1, 2)]
-    (broken,) = found(run(*seeds))
+def test_gradients_that_grow_a_hundredfold_or_are_not_finite_are_found(run: Run) -> None:
+    (broken,) = found(run(*[{(NORM, "a"): [1.0, 2.0, 200.0 + k, None]} for k in (1, 2)]))
     assert broken.kind == "broken_gradient"
-    assert broken.numbers["num_not_finite"] == 2
-    assert broken.numbers["median_step"] == 40
-
-
-def test_gradients_that_grow_a_hundredfold_are_found(run: Callable[..., RunFolder]) -> None:
+    assert (broken.numbers["num_not_finite"], broken.numbers["median_step"]) == (2, 40)
+    assert "first by update 40" in broken.sentence(EN)
     (one,) = found(run(*[{(NORM, "a"): [1.0, 2.0, 200.0 + k]} for k in (1, 2)]))
     assert one.kind == "growing_gradient"
     assert one.numbers["ratio"] == pytest.approx(201.5, rel=1e-3)
@@ -195,17 +200,15 @@ def power_law(exponent: float, num_steps: int, num_periods: int = 5) -> list[flo
     return [math.sqrt(sum(step ** (2 * exponent) for step in period)) for period in periods]
 
 
-@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7, -0.3])
-def test_without_resets_the_growth_of_the_gradient_is_fitted_whatever_the_period(
-    exponent: float, run: Callable[..., RunFolder]
-) -> None:
-    norms = power_law(exponent, 10)
-    series = [{("w:grad:norm@10", "w"): [k * norm for norm in norms]} for k in (1, 2)]
-    (one,) = found(run(*series, zero_grad=False, fired={"w": WEIGHT}))
-    assert (one.kind, one.subject, one.n) == ("accumulation", "w", 2)
-    assert one.numbers["exponent"] == pytest.approx(exponent, abs=1e-6)
-    assert one.numbers["times"] == pytest.approx(norms[-1] / norms[0])
-    assert (one.numbers["first_step"], one.numbers["last_step"]) == (5.5, 45.5)
+def test_without_resets_the_growth_of_the_gradient_is_fitted_whatever_the_period(run: Run) -> None:
+    for exponent in (0.5, 1.7, -0.3):
+        norms = power_law(exponent, 10)
+        series = [{("w:grad:norm@10", "w"): [k * norm for norm in norms]} for k in (1, 2)]
+        (one,) = found(run(*series, zero_grad=False, fired={"w": WEIGHT}))
+        assert (one.kind, one.subject, one.n) == ("accumulation", "w", 2)
+        assert one.numbers["exponent"] == pytest.approx(exponent, abs=1e-6)
+        assert one.numbers["times"] == pytest.approx(norms[-1] / norms[0])
+        assert (one.numbers["first_step"], one.numbers["last_step"]) == (5.5, 45.5)
 
 
 def test_growth_needs_three_points_that_are_positive() -> None:
@@ -215,23 +218,25 @@ def test_growth_needs_three_points_that_are_positive() -> None:
     assert growth_exponent(records({("w:grad:norm@10", "w"): norms})) is not None
 
 
-def test_a_bias_without_a_gradient_of_its_own_does_not_vanish(
-    run: Callable[..., RunFolder],
-) -> None:
-    """Before batch normalisation a bias changes nothing, so that its gradient is rounding alone."""
-    values = {
-        (GRAD, "conv.weight"): [0.5],
-        (GRAD, "conv.bias"): [1e-9],
-        (GRAD, "last.weight"): [1.0],
-        (GRAD, "last.bias"): [1.0],
-    }
-    fired = {name: BIAS if name.endswith("bias") else WEIGHT for _, name in values}
-    assert found(run(values, fired=fired)) == []
+def test_what_is_no_weight_that_every_step_reaches_is_not_held_against_others(run: Run) -> None:
+    """A bias before batch normalisation has no gradient but rounding; a loss is a single number; of a table
+    a step reaches few rows."""
+    batch_norm = {"conv.weight": 0.5, "conv.bias": 1e-9, "last.weight": 1.0, "last.bias": 1.0}
+    table = {("*:update:norm", "words.weight"): [1e-7], ("*:weight:norm", "words.weight"): [1.0]}
+    table |= {(GRAD, "words.weight"): [1e-5], (GRAD, "fc.weight"): [1.0]}
+    cases: list[tuple[Values, dict[str, Any]]] = [
+        (
+            {(GRAD, layer): [value] for layer, value in batch_norm.items()},
+            {layer: BIAS if layer.endswith("bias") else WEIGHT for layer in batch_norm},
+        ),
+        ({(NORM, "fc"): [1e-4], (NORM, "nll_loss"): [1.0]}, {"nll_loss": {"shapes": [[]]}}),
+        (table, {"words.weight": {**WEIGHT, "owner": "Embedding"}, "fc.weight": WEIGHT}),
+    ]
+    for values, fired in cases:
+        assert found(run(values, fired=fired)) == [], values
 
 
-def test_weights_are_compared_with_the_last_weight_and_not_with_a_bias(
-    run: Callable[..., RunFolder],
-) -> None:
+def test_weights_are_compared_with_the_last_weight_and_not_with_a_bias(run: Run) -> None:
     values = {(GRAD, "a.weight"): [1e-5], (GRAD, "b.weight"): [1.0], (GRAD, "b.bias"): [900.0]}
     fired = {"a.weight": WEIGHT, "b.weight": WEIGHT, "b.bias": BIAS}
     (one,) = found(run(values, fired=fired))
@@ -239,103 +244,37 @@ def test_weights_are_compared_with_the_last_weight_and_not_with_a_bias(
     assert one.numbers["ratio"] == pytest.approx(1e-5)
 
 
-def test_a_loss_is_no_layer_to_compare_gradients_with(run: Callable[..., RunFolder]) -> None:
-    values = {(NORM, "fc"): [1e-4], (NORM, "nll_loss"): [1.0]}
-    assert found(run(values, fired={"nll_loss": {"shapes": [[]]}})) == []
-
-
-def test_a_table_of_which_a_step_reaches_few_rows_is_not_held_against_others(
-    run: Callable[..., RunFolder],
-) -> None:
-    values = {
-        (GRAD, "words.weight"): [1e-5],
-        (GRAD, "fc.weight"): [1.0],
-        ("*:update:norm", "words.weight"): [1e-7],
-        ("*:weight:norm", "words.weight"): [1.0],
-    }
-    fired = {"words.weight": {**WEIGHT, "owner": "Embedding"}, "fc.weight": WEIGHT}
-    assert found(run(values, fired=fired)) == []
-
-
-def test_seeds_whose_gradient_is_exactly_zero_are_told_apart(run: Callable[..., RunFolder]) -> None:
-    seeds = [{(NORM, "a"): [value], (NORM, "b"): [1.0]} for value in (1e-5, 0.0, 1.1e-5, 0.0)]
-    (one,) = found(run(*seeds))
-    assert (one.kind, one.n, one.numbers["num_zero"]) == ("vanishing_gradient", 2, 2)
-    assert "In 2 more it is exactly zero" in one.sentence(Words("en"))
-
-
-def test_a_gradient_that_is_zero_in_all_seeds_vanishes(run: Callable[..., RunFolder]) -> None:
-    (one,) = found(run(*[{(NORM, "a"): [0.0], (NORM, "b"): [1.0]}] * 3))
-    assert (one.kind, one.numbers["ratio"], one.n) == ("vanishing_gradient", 0.0, 3)
-
-
-def test_what_is_not_finite_came_up_by_the_end_of_its_period(run: Callable[..., RunFolder]) -> None:
-    (one,) = found(run({(NORM, "a"): [1.0, None, None]}))
-    assert (one.kind, one.numbers["median_step"]) == ("broken_gradient", 20)
-    assert "first by update 20" in one.sentence(Words("en"))
-
-
 DEAD = "*:activation:dead_fraction"
 
 
-def test_dead_units_are_found_from_a_tenth_on(run: Callable[..., RunFolder]) -> None:
+def test_dead_units_are_found_from_a_tenth_on(run: Run) -> None:
     seeds = [{(DEAD, "a"): [0.0, 0.30 + k], (DEAD, "b"): [0.9, 0.05]} for k in (0.0, 0.01, 0.02)]
     (one,) = found(run(*seeds))
     assert (one.kind, one.subject) == ("dead_units", "a")
     assert (one.numbers["share"], one.numbers["epoch"]) == (pytest.approx(0.31), 2)
-    assert "never fired in epoch 2" in one.sentence(Words("en"))
+    # Units that are never positive are dead only behind a rectifier.
+    for kind in ("Tanh", "Conv1d", "LeakyReLU"):
+        assert found(run({(DEAD, "a"): [0.9]}, fired={"a": {"type": kind}})) == []
 
 
-@pytest.mark.parametrize(
-    ("every", "period"), [("@10", "in updates 11 to 20"), ("@epoch", "in epoch 2")]
-)
-def test_dead_units_are_told_with_the_period_they_were_counted_in(
-    every: str, period: str, run: Callable[..., RunFolder]
-) -> None:
-    (one,) = found(run({(DEAD + every, "a"): [0.0, 0.3]}))
-    assert f"never fired {period} (1 seed)" in one.sentence(Words("en"))
+def test_dead_units_are_told_with_the_period_they_were_counted_in(run: Run) -> None:
+    for every, num_steps, period in (
+        ("@epoch", 10, "in epoch 2"),
+        ("@10", 10, "in updates 11 to 20"),
+        ("@step", 1, "in update 20"),
+    ):
+        (one,) = found(run({(DEAD + every, "a"): [0.0, 0.3]}, num_steps=num_steps))
+        assert f"never fired {period} (1 seed)" in one.sentence(EN)
 
 
-def test_a_single_update_is_named_as_one(run: Callable[..., RunFolder]) -> None:
-    lines = records({(DEAD + "@step", "a"): [0.3]})
-    lines = [line.model_copy(update={"step": 7, "num_steps": 1}) for line in lines]
-    rows = FiredRecord(
-        probe=str(probe_of(DEAD + "@step")),
-        layer="a",
-        type="relu",
-        kind="function",
-        place=0,
-        fired=1,
-        first_step=7,
-        last_step=7,
-        shapes=[[4]],
-    )
-    trial = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={}, state="done")
-    (one,) = probe_findings([ProbedTrial(trial, tuple(lines), (rows,))])
-    assert "never fired in update 7" in one.sentence(Words("en"))
-
-
-@pytest.mark.parametrize("kind", ["Tanh", "Linear", "Conv1d", "LeakyReLU"])
-def test_units_that_are_never_positive_are_dead_only_behind_a_rectifier(
-    kind: str, run: Callable[..., RunFolder]
-) -> None:
-    assert found(run({(DEAD, "a"): [0.9]}, fired={"a": {"type": kind}})) == []
-
-
-@pytest.mark.parametrize(("update", "side"), [(1e-6, "below"), (1e-3, None), (0.5, "above")])
-def test_updates_out_of_proportion_are_found(
-    update: float, side: str | None, run: Callable[..., RunFolder]
-) -> None:
-    values = {
-        ("*:update:norm", "a.weight"): [update * math.sqrt(10)],
-        ("*:weight:norm", "a.weight"): [1.0],
-        ("*:update:norm", "a.bias"): [5.0],
-        ("*:weight:norm", "a.bias"): [1.0],
-        ("*:update:norm", "positions"): [5.0],
-        ("*:weight:norm", "positions"): [1.0],
-    }
+def test_updates_out_of_proportion_are_found(run: Run) -> None:
     table = {**WEIGHT, "owner": "Encoder", "shapes": [[1, 24, 32]]}
-    told = found(run(values, fired={"a.weight": WEIGHT, "a.bias": BIAS, "positions": table}))
-    assert [one.numbers["side"] for one in told] == ([] if side is None else [side])
-    assert all(one.kind == "update_ratio" for one in told)
-    assert all(one.numbers["ratio"] == pytest.approx(update) for one in told)
+    fired = {"a.weight": WEIGHT, "a.bias": BIAS, "positions": table}
+    for update, side in ((1e-6, ["below"]), (1e-3, []), (0.5, ["above"])):
+        own = {"a.weight": update * math.sqrt(10), "a.bias": 5.0, "positions": 5.0}
+        values = {("*:update:norm", layer): [norm] for layer, norm in own.items()}
+        values |= {("*:weight:norm", layer): [1.0] for layer in own}
+        told = found(run(values, fired=fired))
+        assert [one.numbers["side"] for one in told] == side
+        assert all(one.kind == "update_ratio" for one in told)
+        assert all(one.numbers["ratio"] == pytest.approx(update) for one in told)
