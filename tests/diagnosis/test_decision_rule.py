@@ -3,10 +3,12 @@
 import math
 import statistics
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fabricate import made_cost, made_turns
 from trainlab.analysis.diagnosis import (
     LARGER_GAINS,
     MIN_GAIN,
@@ -17,51 +19,16 @@ from trainlab.analysis.diagnosis import (
     samples_per_update,
     verdict_of,
 )
-from trainlab.record.cost_record import CostRecord, LoadRecord, TurnRecord
+from trainlab.record.cost_record import CostRecord
 
-LOAD = LoadRecord(
-    load_before=0.0,
-    others_cores=0.0,
-    stolen_cores=0.0,
-    cpu_mhz=None,
-    governor=None,
-    affinity=None,
-)
 NUM_ROUNDS = 6
 
 
-def cost(
-    turns_ms: list[float],
-    bench: str,
-    batch_size: int = 64,
-    memory: list[tuple[int, int]] | None = None,
-) -> CostRecord:
-    return CostRecord(
-        mode="train",
-        batch_size=batch_size,
-        num_samples=batch_size,
-        steps_per_epoch=1,
-        warmup_ms=[],
-        cold=[],
-        settled=[],
-        bench=bench,
-        turns=[
-            TurnRecord(
-                round=number,
-                lead_ms=[],
-                num_bare=1,
-                num_marked=0,
-                others_cores=0.0,
-                stolen_cores=0.0,
-            )
-            for number in range(1, len(turns_ms) + 1)
-        ],
-        step_ms=turns_ms,
-        phases_ms={},
-        stopped="budget",
-        memory=memory or [],
-        load=LOAD,
-    )
+def cost(turns_ms: list[float], bench: str, size: int = 64, **changes: Any) -> CostRecord:
+    made = made_cost("train", size, 1.0, {}, bench)
+    turns = made_turns(len(turns_ms))
+    own = {"turns": turns, "step_ms": turns_ms, "num_samples": size, "steps_per_epoch": 1}
+    return made.model_copy(update={**own, **changes})
 
 
 def benches(
@@ -128,17 +95,13 @@ def test_times_are_per_sample_where_batches_differ() -> None:
     for number in range(3):
         bench = str(number)
         for again in (False, True):
-            timed.append(Timed("base", again, cost([10.0] * 6, bench, batch_size=2)))
-        timed.append(Timed("batch_size=16", False, cost([20.0] * 6, bench, batch_size=16)))
+            timed.append(Timed("base", again, cost([10.0] * 6, bench, size=2)))
+        timed.append(Timed("batch_size=16", False, cost([20.0] * 6, bench, size=16)))
     found = compared(timed, "base")["batch_size=16"]
     assert found.ratio.value == pytest.approx(0.25)
     assert LARGER_GAINS["batch_size"] > MIN_GAIN
-
-
-def test_a_smaller_last_batch_counts() -> None:
-    record = cost([1.0], "1", batch_size=64).model_copy(
-        update={"num_samples": 400, "steps_per_epoch": 7}
-    )
+    # A smaller last batch counts.
+    record = cost([1.0], "1", num_samples=400, steps_per_epoch=7)
     assert samples_per_update(record) == pytest.approx(400 / 7)
 
 

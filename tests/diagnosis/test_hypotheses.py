@@ -12,54 +12,21 @@ from trainlab.analysis.diagnosis import (
     is_rare,
     update_parts_ms,
 )
-from trainlab.analysis.scripts import growth
 from trainlab.errors import SpecError
-from trainlab.record.script_record import (
-    GrowingRow,
-    LoaderRow,
-    ModelRow,
-    OptimizerRow,
-    StatementRow,
-    WatchedRecord,
-)
+from trainlab.record.script_record import GrowingRow, OptimizerRow, StatementRow, WatchedRecord
+from watched_runs import loader, watched
 
 NUM_STEPS = 100
 SOURCE = 'parser.add_argument("--batch-size", type=int, default=64)\n'
 
 
-def loader(**changes: Any) -> LoaderRow:
-    values = {"batch_size": 64, "num_samples": 6400, "num_batches": 100, "num_workers": 0}
-    values |= {"pin_memory": False, "order": "shuffled", "drop_last": True, "num_given": 100}
-    return LoaderRow(**(values | {"num_passes": 1, "is_trained_on": True} | changes))
-
-
-def watched(parts_ms: dict[str, float], evaluation_s: float = 0.0, **changes: Any) -> WatchedRecord:
+def seen(parts_ms: dict[str, float], evaluation_s: float = 0.0, **changes: Any) -> WatchedRecord:
     """Steps that take so long in each part, after slow first ones."""
-    slow = [100.0] * 5
-    values: dict[str, Any] = {
-        "arguments": [],
-        "num_steps": NUM_STEPS,
-        "num_backward": NUM_STEPS,
-        "num_evaluation_passes": 0,
-        "wall_s": 10.0,
-        "parts_s": {"startup": 5.0, "evaluation": evaluation_s},
-        "steps": list(range(1, NUM_STEPS + 1)),
-        "steps_ms": {n: [*slow, *[ms] * (NUM_STEPS - 5)] for n, ms in parts_ms.items()},
-        "losses": [],
-        "batch_size": 64,
-        "threads": 2,
-        "loaders": [loader()],
-        "models": [
-            ModelRow(
-                name="Net", num_parameters=1, devices=["cpu"], dtypes=["float32"], is_compiled=False
-            )
-        ],
-        "optimizers": [OptimizerRow(name="Adam", lr=0.1, code="fused", num_steps=NUM_STEPS)],
-        "memory": [],
-        "num_calls": 0,
-        "call_us": 0.0,
-    }
-    return WatchedRecord(**(values | changes))
+    steps_ms = {n: [*[100.0] * 5, *[ms] * (NUM_STEPS - 5)] for n, ms in parts_ms.items()}
+    fused = OptimizerRow(name="Adam", lr=0.1, code="fused", num_steps=NUM_STEPS)
+    usual = {"threads": 2, "loaders": [loader(num_samples=6400)], "optimizers": [fused]}
+    usual |= {"memory": [], "steps_ms": steps_ms, "evaluation_s": evaluation_s}
+    return watched(**{**usual, **changes})
 
 
 def first(record: WatchedRecord, cores: int = 2, source: str = SOURCE) -> Hypothesis:
@@ -70,7 +37,7 @@ COMPUTE = {"forward": 2.0, "backward": 4.0, "optimizer": 0.5, "other": 0.1}
 
 
 def test_parts_leave_out_the_first_steps_and_count_tests() -> None:
-    record = watched(COMPUTE, evaluation_s=0.2)
+    record = seen(COMPUTE, evaluation_s=0.2)
     parts = update_parts_ms(record)
     assert parts["forward"] == pytest.approx(2.0)
     assert parts["evaluation"] == pytest.approx(2.0)
@@ -78,38 +45,38 @@ def test_parts_leave_out_the_first_steps_and_count_tests() -> None:
 
 
 def test_a_record_with_too_few_updates_gives_nothing() -> None:
-    record = watched(COMPUTE, steps=[1, 2], steps_ms={"forward": [1.0, 1.0]})
+    record = seen(COMPUTE, steps_ms={"forward": [1.0, 1.0]})
     assert hypotheses_of(record, cores=2, source="") == ()
 
 
 def test_waiting_for_data_is_shown_by_the_same_batch_and_workers_are_the_remedy() -> None:
-    found = first(watched(COMPUTE | {"data": 10.0}))
+    found = first(seen(COMPUTE | {"data": 10.0}))
     assert (found.limit, found.changes, found.remedies) == ("data", ("same_batch",), ("workers=2",))
     assert found.share == pytest.approx(10 / 16.6)
-    assert first(watched(COMPUTE | {"data": 10.0}), cores=1).remedies == ()
+    assert first(seen(COMPUTE | {"data": 10.0}), cores=1).remedies == ()
 
 
 def test_an_optimizer_is_blamed_only_where_it_is_not_fused() -> None:
     slow = [OptimizerRow(name="AdamW", lr=0.1, code="loop", num_steps=1)]
-    found = first(watched(COMPUTE | {"optimizer": 9.0}, optimizers=slow))
+    found = first(seen(COMPUTE | {"optimizer": 9.0}, optimizers=slow))
     assert (found.limit, found.changes, found.text) == ("optimizer", ("fused",), "AdamW")
-    fused = hypotheses_of(watched(COMPUTE | {"optimizer": 9.0}), cores=2, source=SOURCE)
+    fused = hypotheses_of(seen(COMPUTE | {"optimizer": 9.0}), cores=2, source=SOURCE)
     assert "optimizer" not in {one.limit for one in fused}
     other = [OptimizerRow(name="Adadelta", lr=0.1, code="auto", num_steps=1)]
-    found = first(watched(COMPUTE | {"optimizer": 9.0}, optimizers=other))
+    found = first(seen(COMPUTE | {"optimizer": 9.0}, optimizers=other))
     assert found.changes == ()
     assert found.reason == "no_fused_code"
 
 
 def test_tests_are_cut_to_a_batch_or_their_statement_is_left_out() -> None:
     tested = loader(is_trained_on=False, num_batches=6)
-    found = first(watched(COMPUTE, evaluation_s=2.0, loaders=[loader(), tested]))
+    found = first(seen(COMPUTE, evaluation_s=2.0, loaders=[loader(), tested]))
     assert (found.limit, found.changes) == ("evaluation", ("evaluation=1",))
     rows = [
         StatementRow(line=9, text="main()", samples={"forward": 50, "evaluation": 50}),
         StatementRow(line=7, text="accuracy = test(model)", samples={"evaluation": 50}),
     ]
-    found = first(watched(COMPUTE, evaluation_s=2.0, statements=rows))
+    found = first(seen(COMPUTE, evaluation_s=2.0, statements=rows))
     assert found.changes == ("without=7",)
 
 
@@ -122,18 +89,15 @@ def test_what_lies_between_steps_is_blamed_on_the_statement_seen_there_and_only_
         StatementRow(line=31, text="loss = f(x)", samples={"loss": 59}),
     ]
     samples = {"forward": 40, "other": 60}
-    found = first(watched(COMPUTE | {"other": 8.0}, statements=rows, samples=samples))
+    found = first(seen(COMPUTE | {"other": 8.0}, statements=rows, samples=samples))
     assert (found.limit, found.changes, found.line) == ("between", ("without=30",), 30)
 
 
-def test_what_is_written_between_steps_is_logging() -> None:
-    found = first(watched(COMPUTE | {"other": 8.0}, samples={"logging": 95, "other": 5}))
+def test_what_is_written_between_steps_is_logging_and_counts_by_the_mean_where_it_is_rare() -> None:
+    always = seen(COMPUTE | {"other": 8.0}, samples={"logging": 95, "other": 5})
+    found = first(always)
     assert (found.limit, found.changes) == ("logging", ("no_logging",))
     assert found.share == pytest.approx(0.95 * 8 / 14.5)
-
-
-def test_what_is_written_now_and_then_counts_by_the_mean() -> None:
-    always = watched(COMPUTE | {"other": 8.0}, samples={"logging": 95, "other": 5})
     assert not is_rare(always, "logging")
     other = [800.0 if step % 100 == 50 else 0.1 for step in range(1, NUM_STEPS + 1)]
     steps_ms = always.steps_ms | {"other": other}
@@ -141,12 +105,12 @@ def test_what_is_written_now_and_then_counts_by_the_mean() -> None:
 
 
 def test_a_small_batch_is_made_larger_by_the_scripts_own_argument() -> None:
-    found = first(watched(COMPUTE, batch_size=2))
+    found = first(seen(COMPUTE, batch_size=2))
     assert (found.limit, found.changes) == ("batch_size", ("batch_size=16",))
-    found = first(watched(COMPUTE, batch_size=2), source="")
+    found = first(seen(COMPUTE, batch_size=2), source="")
     assert found.changes == ()
     assert found.reason == "no_argument"
-    large = hypotheses_of(watched(COMPUTE), cores=2, source=SOURCE)
+    large = hypotheses_of(seen(COMPUTE), cores=2, source=SOURCE)
     assert "batch_size" not in {one.limit for one in large}
 
 
@@ -156,9 +120,9 @@ def test_threads_are_doubted_where_they_do_not_fit_the_cores() -> None:
         (8, 1, ("threads=1",)),
         (1, 4, ("threads=4",)),
     ):
-        found = first(watched(COMPUTE, threads=threads), cores=cores)
+        found = first(seen(COMPUTE, threads=threads), cores=cores)
         assert (found.limit, found.changes) == ("threads", changes)
-    fit = hypotheses_of(watched(COMPUTE, threads=2), cores=2, source=SOURCE)
+    fit = hypotheses_of(seen(COMPUTE, threads=2), cores=2, source=SOURCE)
     assert "threads" not in {one.limit for one in fit}
 
 
@@ -168,42 +132,35 @@ def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors()
         GrowingRow(name="losses", entries=1.0, tensor_bytes=4),
         GrowingRow(name="history", entries=1.0, tensor_bytes=900_000),
     ]
-    found = hypotheses_of(watched(COMPUTE, memory=memory, growing=growing), cores=2, source=SOURCE)
+    found = hypotheses_of(seen(COMPUTE, memory=memory, growing=growing), cores=2, source=SOURCE)
     leak = next(one for one in found if one.limit == "memory")
     assert (leak.changes, leak.text) == (("drop=history",), "history")
     assert leak.number == pytest.approx(1e6)
-    found = hypotheses_of(watched(COMPUTE, memory=memory), cores=2, source=SOURCE)
+    found = hypotheses_of(seen(COMPUTE, memory=memory), cores=2, source=SOURCE)
     assert next(one for one in found if one.limit == "memory").reason
 
 
-def test_memory_that_settles_is_no_leak() -> None:
-    settled = [(step, 10**8 + 10**6 * min(step, 20)) for step in range(1, 100, 5)]
-    assert growth(watched(COMPUTE, memory=settled)) is None
-    wavering = [(step, 10**8 + 10**7 * (step % 2)) for step in range(1, 100)]
-    assert growth(watched(COMPUTE, memory=wavering)) is None
-
-
 def test_the_most_promising_are_chosen_and_one_where_none_promises_anything() -> None:
-    record = watched(COMPUTE | {"data": 10.0, "other": 5.0}, samples={"logging": 1}, batch_size=2)
+    record = seen(COMPUTE | {"data": 10.0, "other": 5.0}, samples={"logging": 1}, batch_size=2)
     found = hypotheses_of(record, cores=2, source=SOURCE)
     assert [one.limit for one in chosen(found, 2)] == [one.limit for one in found[:2]]
-    calm = hypotheses_of(watched(COMPUTE | {"data": 0.01}), cores=2, source=SOURCE)
+    calm = hypotheses_of(seen(COMPUTE | {"data": 0.01}), cores=2, source=SOURCE)
     assert len(chosen(calm, 4)) == 1
 
 
 def test_what_is_asked_for_by_name_is_tried() -> None:
-    found = hypotheses_of(watched(COMPUTE | {"data": 10.0}), cores=2, source=SOURCE)
+    found = hypotheses_of(seen(COMPUTE | {"data": 10.0}), cores=2, source=SOURCE)
     (data,) = asked_for(found, ["data"])
     assert data.changes == ("same_batch",)
     (threads,) = asked_for(found, ["threads=1", "threads=2"])
     assert threads.changes == ("threads=1", "threads=2")
     (none,) = asked_for(found, ["memory"])
     assert none.reason
-    with pytest.raises(SpecError, match=r"--try: got 'speed', must be one of data, .*same_batch"):
-        asked_for(found, ["speed"])
-    with pytest.raises(SpecError, match=r"; did you mean data\?"):
-        asked_for(found, ["dta"])
-    with pytest.raises(SpecError, match="got 'without=abc', must have a whole number"):
-        asked_for(found, ["without=abc"])
-    with pytest.raises(SpecError, match="must have a value, as workers=1"):
-        asked_for(found, ["workers"])
+    for text, told in (
+        ("speed", r"--try: got 'speed', must be one of data, .*same_batch"),
+        ("dta", r"; did you mean data\?"),
+        ("without=abc", "got 'without=abc', must have a whole number"),
+        ("workers", "must have a value, as workers=1"),
+    ):
+        with pytest.raises(SpecError, match=told):
+            asked_for(found, [text])
