@@ -11,34 +11,33 @@ import pytest
 from fabricate import Fabricated, made_study, operator
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import Finding
-from trainlab.analysis.operators import classic_table, operator_table, outside_us, ranked
-from trainlab.analysis.overview import findings
-from trainlab.plan import Trial
+from trainlab.analysis.operators import (
+    classic_table,
+    operator_findings,
+    operator_table,
+    outside_us,
+    ranked,
+)
+from trainlab.analysis.scaling import batch_series
 from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.spec import CostSpec
 from trainlab.words import Words
 
 EN = Words("en")
-Rows = Callable[[int], list[OperatorRow]]
-Find = Callable[[Rows], dict[str, list[Finding]]]
+Find = Callable[..., dict[str, Finding]]
 
 
 @pytest.fixture
 def found(tmp_path: Path) -> Find:
-    """The findings about operators at batch 1 and 16, whose rows are a function of the size."""
-
+    """The findings about operators at batch 1 and 16, by kind, whose rows are a function of the size."""
     numbers = itertools.count()
 
-    def find(rows: Rows) -> dict[str, list[Finding]]:
-        def of_trial(trial: Trial) -> list[OperatorRow]:
-            return rows(trial.settings.batch_size)
-
+    def find(rows: Callable[[int], list[OperatorRow]]) -> dict[str, Finding]:
         study = made_study(vary={"batch_size": (1, 16)}, learn=False, cost=CostSpec())
-        run = Fabricated(rows=of_trial).write(tmp_path / str(next(numbers)), study)
-        by_kind: dict[str, list[Finding]] = {"top_operator": [], "operator_growth": []}
-        for one in findings(gather(run)):
-            by_kind.setdefault(one.kind, []).append(one)
-        return by_kind
+        made = Fabricated(rows=lambda trial: rows(trial.settings.batch_size))
+        run = made.write(tmp_path / str(next(numbers)), study)
+        (series,) = batch_series(gather(run), "train")
+        return {one.kind: one for one in operator_findings(series)}
 
     return find
 
@@ -85,16 +84,6 @@ def test_the_classic_table_has_its_seven_columns_in_order() -> None:
     assert first.split() == ["aten::mkldnn_convolution", *times]
 
 
-def test_on_a_gpu_shares_are_of_device_time() -> None:
-    rows = [
-        row("aten::conv2d", self_device_us=30.0, total_device_us=30.0),
-        row("aten::add", self_device_us=10.0, total_device_us=10.0),
-        row("a_kernel", kind="kernel", phase="", self_device_us=30.0),
-    ]
-    found = ranked(RECORD.model_copy(update={"rows": rows}))
-    assert [(op.name, op.share) for op in found] == [("aten::conv2d", 0.75), ("aten::add", 0.25)]
-
-
 def test_the_optimizers_operators_are_not_said_to_have_more_work_in_a_larger_batch(
     found: Find,
 ) -> None:
@@ -106,18 +95,17 @@ def test_the_optimizers_operators_are_not_said_to_have_more_work_in_a_larger_bat
             row("aten::addmm", 10.0 * size, 2),
         ]
     )
-    (top,) = by_kind["top_operator"]
-    assert top.subject == "aten::addcmul_"
-    (grown,) = by_kind["operator_growth"]
+    assert by_kind["top_operator"].subject == "aten::addcmul_"
+    grown = by_kind["operator_growth"]
     numbers = (grown.numbers["time"], grown.numbers["samples"])
     assert (grown.subject, *numbers) == ("aten::addmm", 16.0, 16.0)
 
 
 def test_an_operator_that_comes_first_with_a_tenth_does_not_dominate(found: Find) -> None:
-    (top,) = found(lambda size: [row("aten::addmm", 94.0), row("aten::relu", 30.0)])["top_operator"]
+    top = found(lambda size: [row("aten::addmm", 94.0), row("aten::relu", 30.0)])["top_operator"]
     assert "dominates" not in top.sentence(EN)
     assert top.sentence(EN).endswith("the most of any operator at both.")
-    (top,) = found(lambda size: [row("aten::addmm", 540.0)])["top_operator"]
+    top = found(lambda size: [row("aten::addmm", 540.0)])["top_operator"]
     assert top.sentence(EN).endswith("it dominates at both.")
 
 
@@ -129,9 +117,8 @@ def test_the_calls_of_all_shapes_count_together(found: Find) -> None:
             row("aten::relu", 31.0 * size, 1, shapes=f"{size}x32"),
         ]
     )
-    (top,) = by_kind["top_operator"]
+    top, grown = by_kind["top_operator"], by_kind["operator_growth"]
     assert (top.subject, top.numbers["share_b"]) == ("aten::conv2d", 0.64)
-    (grown,) = by_kind["operator_growth"]
     assert (grown.numbers["average_us_a"], grown.numbers["average_us_b"]) == (10.0, 160.0)
 
 
@@ -148,29 +135,25 @@ def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_c
         wrapper = row("aten::convolution", 1.0, 2, total_cpu_us=inside)
         return [mkldnn, *slow, wrapper, written]
 
-    (grown,) = found(rows)["operator_growth"]
+    grown = found(rows)["operator_growth"]
     assert grown.subject == "aten::conv2d"
     assert grown.numbers["time"] == pytest.approx(1440 / 110)
-
-
-def test_nothing_is_compared_where_all_calls_differ(found: Find) -> None:
+    # Nothing is compared where all calls differ.
     by_kind = found(lambda size: [row("aten::addmm", 90.0, size, outermost_calls=size)])
-    assert by_kind["operator_growth"] == []
+    assert "operator_growth" not in by_kind
 
 
-def on_device(name: str, device_us: float, host_us: float) -> OperatorRow:
-    times = {"self_device_us": device_us, "total_device_us": device_us}
-    return row(name, host_us, **times)
-
-
-def test_on_a_gpu_shares_are_said_to_be_of_its_kernels(found: Find) -> None:
-    (top,) = found(lambda size: [on_device("aten::conv2d", 394.0, 60.0)])["top_operator"]
+def test_on_a_gpu_shares_are_of_its_kernels_and_no_time_of_the_host_stands_beside_them(
+    found: Find, tmp_path: Path
+) -> None:
+    rows = [
+        row("aten::conv2d", 60.0, self_device_us=125.0, total_device_us=125.0),
+        row("aten::add", 140.0, self_device_us=375.0, total_device_us=375.0),
+        row("a_kernel", kind="kernel", phase="", self_device_us=30.0),
+    ]
+    top = found(lambda size: rows)["top_operator"]
     assert "of the GPU's kernel time" in top.sentence(EN)
-    assert top.numbers["share_b"] == 1.0
-
-
-def test_on_a_gpu_no_time_of_the_host_stands_beside_a_share_of_the_device(tmp_path: Path) -> None:
-    rows = [on_device("aten::conv2d", 125.0, 60.0), on_device("aten::add", 375.0, 140.0)]
+    assert top.numbers["share_b"] == 0.75
     study = made_study(learn=False, cost=CostSpec())
     run = Fabricated(rows=lambda trial: rows).write(tmp_path / "r", study)
     (measurement,) = gather(run).measured_in("train")

@@ -87,14 +87,15 @@ CONV = row("conv", type="Conv2d", forward_flops=100, backward_flops=100)
 
 
 def test_a_linear_layer_is_held_against_fp32_where_only_convolutions_may_use_tf32() -> None:
-    for kinds in ({}, {"matmul": 300}):
-        step = step_roofline(gpu_step(LINEAR.model_copy(update={"flops_by_kind": kinds})))
+    for layer, kinds, precision, share in (
+        (LINEAR, {}, "fp32", 0.3),
+        (LINEAR, {"matmul": 300}, "fp32", 0.3),
+        (CONV, {}, "tf32", 0.1),
+        (CONV, {"convolution": 200}, "tf32", 0.1),
+    ):
+        step = step_roofline(gpu_step(layer.model_copy(update={"flops_by_kind": kinds})))
         assert step is not None
-        assert (step.precision, step.compute_share) == ("fp32", pytest.approx(0.3))
-    for kinds in ({}, {"convolution": 200}):
-        step = step_roofline(gpu_step(CONV.model_copy(update={"flops_by_kind": kinds})))
-        assert step is not None
-        assert (step.precision, step.compute_share) == ("tf32", pytest.approx(0.1))
+        assert (step.precision, step.compute_share) == (precision, pytest.approx(share))
     both = step_roofline(gpu_step(LINEAR, CONV))
     assert both is not None
     assert both.compute_share == pytest.approx(0.3 + 0.1)

@@ -4,8 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.overview import findings
 from trainlab.analysis.scripts import growth, typical_step_ms, whole_parts_s
@@ -18,7 +16,15 @@ VARY = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
 
 
 def evidence_of(path: Path, run: WatchedRun | None = None, **asked: Any) -> Evidence:
-    return gather((run or WatchedRun()).write(path / "run", **asked))
+    home = path / str(len(list(path.iterdir())))
+    home.mkdir()
+    return gather((run or WatchedRun()).write(home / "run", **asked))
+
+
+def told(path: Path, kind: str, run: WatchedRun | None = None, **asked: Any) -> list[str]:
+    """The sentences of that kind."""
+    found = findings(evidence_of(path, run, **asked))
+    return [one.sentence(EN) for one in found if one.kind == kind]
 
 
 def test_the_parts_add_up_with_the_first_step_apart() -> None:
@@ -64,24 +70,16 @@ def test_what_takes_much_is_named_and_what_takes_little_is_not(tmp_path: Path) -
     assert parts[0].sentence(EN) == (
         "Waiting for data takes 50.0% of a step (median of 3 seeds; 50.0% to 66.7%): 13.3 ms."
     )
-
-
-def test_evaluation_that_takes_a_fifth_of_the_run_or_more_is_named(tmp_path: Path) -> None:
+    # Evaluation is named from a fifth of the run on.
     often = WatchedRun(seen=lambda trial: watched(startup_s=0.1, evaluation_s=0.4))
-    found = findings(evidence_of(tmp_path, often))
-    (part,) = (one for one in found if one.kind == "script_part")
-    assert part.sentence(EN) == "Evaluation takes 40.4% of the run: 0.400 s."
-
-
-def test_parts_of_steps_are_not_blamed_on_a_gpu(tmp_path: Path) -> None:
-    """Calls return before their work is done there."""
+    assert told(tmp_path, "script_part", often) == ["Evaluation takes 40.4% of the run: 0.400 s."]
+    # On a GPU calls return before their work is done: parts of a step are not blamed.
     steps = {"forward": [1.0] * 9, "backward": [1.0] * 9, "optimizer": [8.0] * 9}
     on_gpu = WatchedRun(
         seen=lambda trial: watched(steps_ms=steps, startup_s=0.01, evaluation_s=0.0),
         resolved=lambda trial: facts(trial) | {"device": "cuda"},
     )
-    found = findings(evidence_of(tmp_path, on_gpu))
-    assert not [one for one in found if one.kind == "script_part"]
+    assert told(tmp_path, "script_part", on_gpu) == []
 
 
 def test_memory_that_grows_all_the_time_is_told_and_a_single_rise_is_not(tmp_path: Path) -> None:
@@ -91,46 +89,33 @@ def test_memory_that_grows_all_the_time_is_told_and_a_single_rise_is_not(tmp_pat
     filling = watched(memory=[(step, (300 + 9 * min(step, 8)) * mib) for step in range(1, 41)])
     few = watched(memory=[(step, (300 + 2 * step) * mib) for step in range(1, 6)])
     assert [growth(run) for run in (once, filling, few)] == [None, None, None]
-    found = findings(evidence_of(tmp_path, WatchedRun(seen=lambda trial: leaking)))
-    (grown,) = (one for one in found if one.kind == "script_memory")
-    assert grown.sentence(EN) == (
+    assert told(tmp_path, "script_memory", WatchedRun(seen=lambda trial: leaking)) == [
         "The process grew by 2.00 MiB per update, from 310 to 380 MiB over 35 updates, and did not "
         "stop growing."
-    )
+    ]
 
 
-def test_a_loader_that_does_not_shuffle_is_told(tmp_path: Path) -> None:
-    in_order = WatchedRun(seen=lambda trial: watched(loaders=[loader(order="in order")]))
-    (order,) = (
-        one for one in findings(evidence_of(tmp_path, in_order)) if one.kind == "script_order"
-    )
-    assert order.sentence(EN) == (
+def test_the_order_of_the_training_data_is_told_by_what_passes_were_seen_to_begin_with(
+    tmp_path: Path,
+) -> None:
+    in_order = (
         "The training data come in the same order in each of 2 passes: the loader does not shuffle."
     )
-    assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == order.kind]
-
-
-@pytest.mark.parametrize(
-    ("own", "told"),
-    [
-        ({"order": "in order", "begins_alike": False}, None),
-        ({"order": "shuffled", "begins_alike": False}, None),
-        ({"order": "own", "begins_alike": None}, None),
-        (
-            {"order": "shuffled", "begins_alike": True},
-            "Each of 2 passes over the training data begins with the same batch, though the loader "
-            "does not go in order; it may be seeded anew before every pass.",
-        ),
-    ],
-)
-def test_what_the_passes_were_seen_to_begin_with_counts(
-    own: dict[str, Any], told: str | None, tmp_path: Path
-) -> None:
-    run = WatchedRun(seen=lambda trial: watched(loaders=[loader(**own)]))
-    found = findings(evidence_of(tmp_path, run))
-    assert [one.sentence(EN) for one in found if one.kind == "script_order"] == [
-        *([] if told is None else [told])
-    ]
+    alike = (
+        "Each of 2 passes over the training data begins with the same batch, though the loader "
+        "does not go in order; it may be seeded anew before every pass."
+    )
+    for order, begins_alike, sentences in (
+        ("in order", None, [in_order]),
+        ("in order", False, []),
+        ("shuffled", None, []),
+        ("shuffled", False, []),
+        ("own", None, []),
+        ("shuffled", True, [alike]),
+    ):
+        seen = watched(loaders=[loader(order=order, begins_alike=begins_alike)])
+        run = WatchedRun(seen=lambda trial, seen=seen: seen)
+        assert told(tmp_path, "script_order", run) == sentences, (order, begins_alike)
 
 
 def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_path: Path) -> None:
@@ -149,7 +134,7 @@ def test_seeds_that_a_script_does_not_heed_are_one_run_and_decide_nothing(tmp_pa
     )
     effects = [one for one in found if one.kind == "effect"]
     assert {one.verdict for one in effects} <= {"cannot tell"}, "one run each says nothing"
-    assert not [one for one in findings(evidence_of_shuffled(tmp_path)) if one.kind == seeds.kind]
+    assert told(tmp_path, "script_seeds") == []
 
 
 def test_an_argument_that_changes_no_loss_is_called_out(tmp_path: Path) -> None:
@@ -177,19 +162,10 @@ def test_only_levels_with_the_same_losses_in_every_seed_are_called_out(tmp_path:
     (same,) = (one for one in findings(evidence) if one.kind == "script_same")
     assert same.cells == ("batch-size=32,lr=0.1", "batch-size=48,lr=0.1")
     assert not same.is_whole
-
-
-def test_the_first_losses_are_the_same_whatever_is_varied(tmp_path: Path) -> None:
+    # The first losses are the same whatever is varied.
     steps = {"forward": [1.0, 1.0]}
     short = WatchedRun(seen=lambda trial: watched(steps_ms=steps, losses=[1.0, 0.5]))
-    found = findings(evidence_of(tmp_path, short, **VARY))
-    assert not [one for one in found if one.kind == "script_same"]
-
-
-def evidence_of_shuffled(path: Path) -> Evidence:
-    other = path / "other"
-    other.mkdir()
-    return evidence_of(other)
+    assert told(tmp_path, "script_same", short, **VARY) == []
 
 
 def test_the_varied_argument_and_what_follows_from_it_are_no_confounds(tmp_path: Path) -> None:
@@ -199,28 +175,22 @@ def test_the_varied_argument_and_what_follows_from_it_are_no_confounds(tmp_path:
     assert [one.confounds for one in compared if one.confounds] == []
 
 
-@pytest.mark.parametrize(
-    ("seen", "told"),
-    [
+def test_what_else_was_seen_to_differ_is_a_confound(tmp_path: Path) -> None:
+    for seen, text in (
         ({"order": "in order"}, "order of the training data: shuffled against in order"),
         ({"optimizer": "SGD"}, "optimizer: Adadelta against SGD"),
-        ({"threads": 64}, "threads: 1 against 64"),
         ({"passes": 3}, "passes over the training data: 2 against 3"),
-        ({"batch_size": 32}, "batch_size: 16 against 32"),
         ({"parameters": 7}, "number of parameters: 149418 against 7"),
-    ],
-)
-def test_what_else_was_seen_to_differ_is_a_confound(
-    seen: dict[str, Any], told: str, tmp_path: Path
-) -> None:
-    differing = WatchedRun(
-        resolved=lambda trial: facts(trial) | (seen if trial.cell == "batch-size=64" else {})
-    )
-    found = findings(evidence_of(tmp_path, differing, **VARY))
-    effects = [one for one in found if one.kind == "effect"]
-    assert effects
-    for one in effects:
-        assert one.sentence(EN).endswith(f"Beware: these also differ: {told}.")
+    ):
+        differing = WatchedRun(
+            resolved=lambda trial, own=seen: (
+                facts(trial) | (own if trial.cell == "batch-size=64" else {})
+            )
+        )
+        effects = told(tmp_path, "effect", differing, **VARY)
+        assert effects
+        for effect in effects:
+            assert effect.endswith(f"Beware: these also differ: {text}.")
 
 
 def test_batches_of_a_script_make_a_series(tmp_path: Path) -> None:
