@@ -12,7 +12,7 @@ from html import escape
 from itertools import accumulate, cycle, groupby, pairwise, takewhile
 from typing import Any, NamedTuple
 
-from trainlab.analysis.document import Drawing, Paragraph, Section, Table
+from trainlab.analysis.document import Drawing, Paragraph, Section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.layers import call_name, call_table, layer_table, layer_times
 from trainlab.analysis.measurement import MODES
@@ -64,34 +64,30 @@ class Node:
 def network_section(data: RunData, words: Words) -> Section | None:
     """The network as it was called: with each layer's share of a step where layers were timed, else as the
     first setting that trained had it; None where neither was recorded."""
-    for measurement in (m for mode in MODES for m in data.evidence.measured_in(mode)):
-        if measurement.layers is not None and measurement.layers.rows:
-            summary = measurement.summary
-            layers = layer_times(measurement.layers, summary.phases_ms)
-            step_ms = sum(summary.phases_ms.values())
-            rows = [layer.row for layer in layers]
-            shares = [layer.total_ms / step_ms if step_ms else 0.0 for layer in layers]
-            step, cell = words.step(summary.mode), measurement.trial.cell
-            where = words("network_where", step=step, cell=cell, batch=summary.batch_size)
-            table = layer_table(measurement, words)
-            return _section(rows, network(rows, shares), where, "network_note", table, words)
-    for cell in (one.id for one in data.evidence.cells):
-        for learned in data.evidence.learned.get(cell, {}).values():
-            if (record := learned.read_network()) is not None:
-                nodes, table = network(record.rows), call_table(record, cell, words)
-                where = words("network_shapes", batch=record.batch_size)
-                return _section(record.rows, nodes, where, "network_note_plain", table, words)
-    return None
-
-
-def _section(
-    rows: Sequence[CallRow],
-    nodes: Sequence[Node],
-    where: str,
-    note: str,
-    table: Table,
-    words: Words,
-) -> Section:
+    evidence = data.evidence
+    timed = (one for mode in MODES for one in evidence.measured_in(mode))
+    measurement = next((one for one in timed if one.layers and one.layers.rows), None)
+    learned = (
+        (c.id, one) for c in evidence.cells for one in evidence.learned.get(c.id, {}).values()
+    )
+    known = ((cell, record) for cell, one in learned if (record := one.read_network()))
+    rows: Sequence[CallRow]
+    if measurement is not None and measurement.layers is not None:
+        summary = measurement.summary
+        layers = layer_times(measurement.layers, summary.phases_ms)
+        step_ms = sum(summary.phases_ms.values()) or math.inf
+        rows = [layer.row for layer in layers]
+        nodes = network(rows, [layer.total_ms / step_ms for layer in layers])
+        about = {"step": words.step(summary.mode), "cell": measurement.trial.cell}
+        where = words("network_where", batch=summary.batch_size, **about)
+        table, note = layer_table(measurement, words), "network_note"
+    elif (first := next(known, None)) is not None:
+        cell, record = first
+        rows, nodes = record.rows, network(record.rows)
+        where = words("network_shapes", batch=record.batch_size)
+        table, note = call_table(record, cell, words), "network_note_plain"
+    else:
+        return None
     num_parameters = sum(row.num_parameters for row in rows)
     counts: dict[str, Any] = {"number": len(rows), "parameters": f"{num_parameters:,}"}
     drawing = Drawing(
@@ -150,8 +146,8 @@ def _merged(nodes: Sequence[Node], blocks: Sequence[int]) -> Iterator[Node]:
         inputs = dict.fromkeys(BATCH if source == BATCH else blocks[source] for source in sources)
         merged = replace(group[-1], inputs=tuple(one for one in inputs if one != block))
         if len(group) > 1:
-            # The dotted path that the calls share; the first and the last call where they share none.
             names = [node.name for node in group]
+            # The dotted path that the calls share; the first and the last call where they share none.
             paths = [name.split(".") for name in names if "." in name]
             by_depth = zip(names[0].split(".")[:-1], *paths, strict=False)
             shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, by_depth)]
@@ -193,7 +189,9 @@ def draw(nodes: Sequence[Node], words: Words) -> str:
             "</marker></defs>",
             *_edges(nodes, places),
             _rect("batch", middle - 50, foot - 15, 100, 30, 15, "#7f8792"),
-            _text("ink", middle, foot + 4, 12, words("network_input"), "middle"),
+            _text(
+                "ink", middle, foot + 4, 12, escape(words("network_input")), ' text-anchor="middle"'
+            ),
             *(_box(node, place, largest_share, words) for node, place in boxes),
             "</svg>",
         ]
@@ -283,16 +281,20 @@ def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> str
     hover = f"{node.name} {node.type}".strip() + f": {details}" + (share and f", {share}")
     name = _fitting(node.name, NAME, BOX_W - 80)
     kind = _fitting(node.type, SMALL, BOX_W - 16 - (56 if share else 0) - _width(name, NAME))
+    beside = (
+        f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" '
+        f'fill="{FILLS["faint"]}">{escape(kind)}</tspan>'
+    )
     parts = [
         f"<g><title>{escape(hover)}</title>",
         _rect("box", x, place.y, BOX_W, BOX_H, 7, "#aab3bf"),
-        _text("ink", x + 9, y + 19, NAME, name, kind=kind),
-        _text("faint", x + 9, y + 36, SMALL, _fitting(details, SMALL, BOX_W - 16)),
+        _text("ink", x + 9, y + 19, NAME, escape(name) + beside, ' font-weight="bold"'),
+        _text("faint", x + 9, y + 36, SMALL, escape(_fitting(details, SMALL, BOX_W - 16))),
     ]
     if node.share is not None:
         bar = (BOX_W - 16) * (node.share / largest_share if largest_share else 0.0)
         parts += [
-            _text("ink", x + BOX_W - 8, y + 19, SMALL, share, "end"),
+            _text("ink", x + BOX_W - 8, y + 19, SMALL, share, ' text-anchor="end"'),
             _rect("track", x + 8, y + 43, BOX_W - 16, 5, 2.5),
             _rect("share", x + 8, y + 43, f"{bar:.1f}", 5, 2.5),
         ]
@@ -307,19 +309,10 @@ def _rect(
     return f'<rect class="{look}" {place} fill="{FILLS[look]}"{outline}/>'
 
 
-def _text(
-    look: str, x: float, y: float, size: int, text: str, anchor: str = "", kind: str | None = None
-) -> str:
-    """A text; a heading, where the kind of what it names is given, which stands beside it."""
-    more, beside = f' text-anchor="{anchor}"' if anchor else "", ""
-    if kind is not None:
-        more = ' font-weight="bold"'
-        beside = (
-            f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" '
-            f'fill="{FILLS["faint"]}">{escape(kind)}</tspan>'
-        )
+def _text(look: str, x: float, y: float, size: int, text: str, more: str = "") -> str:
+    """A text with further attributes; `text` may hold marks of SVG."""
     place = f'x="{x:g}" y="{y:g}" font-size="{size}"{more} fill="{FILLS[look]}"'
-    return f'<text class="{look}" {place}>{escape(text)}{beside}</text>'
+    return f'<text class="{look}" {place}>{text}</text>'
 
 
 def _width(text: str, size: float) -> float:
