@@ -107,16 +107,17 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     assert not [child for child in children() if child.name() == "pt_data_worker"]
 
 
-def test_without_a_change_the_script_is_as_it_is(run: Run) -> None:
+def test_each_change_does_what_it_says_and_nothing_else(run: Run) -> None:
     seen = run("")
     assert sorted(chain(*seen["batches"])) == [float(n) for n in range(12)]
     assert (seen["tests"], seen["calls"], seen["history"]) == (4, 3, 3)
     assert (seen["fused"], seen["workers"], seen["threads after"]) == (None, (0, 0), 1)
-    assert Path("model.pt").exists()
     assert Path("log.txt").read_text() == "done"
-
-
-def test_each_change_does_what_it_says_and_nothing_else(run: Run) -> None:
+    for name in ("model.pt", "log.txt"):
+        Path(name).unlink()
+    run("no_logging")
+    assert not Path("model.pt").exists()
+    assert not Path("log.txt").exists()
     seen = run("same_batch")
     assert [batch == seen["batches"][0] for batch in seen["batches"]] == [True] * 3
     assert seen["tests"] == 4
@@ -134,12 +135,6 @@ def test_each_change_does_what_it_says_and_nothing_else(run: Run) -> None:
 @pytest.mark.slow
 def test_the_loader_that_shuffles_gets_workers(run: Run) -> None:
     assert run("workers=1")["workers"] == (1, 0)
-
-
-def test_nothing_is_written(run: Run) -> None:
-    run("no_logging")
-    assert not Path("model.pt").exists()
-    assert not Path("log.txt").exists()
 
 
 def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal
 
 from trainlab.record.learning_record import Picture
@@ -269,9 +269,7 @@ class Section:
 
     def all_blocks(self) -> Iterator[Block]:
         """Its own, then those of the sections in it."""
-        yield from self.blocks
-        for section in self.sections:
-            yield from section.all_blocks()
+        return (block for section in self.with_inner() for block in section.blocks)
 
 
 def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -311,9 +309,7 @@ class Document:
 
     def all_blocks(self) -> Iterator[Block]:
         """Every block in reading order."""
-        yield from self.notices
-        for section in self.sections:
-            yield from section.all_blocks()
+        return chain(self.notices, *(section.all_blocks() for section in self.sections))
 
     def figures(self) -> list[Figure]:
         """Every chart, in reading order."""

@@ -25,8 +25,6 @@ from trainlab.words.numbers import figure
 FEWEST_POINTS = 3
 """With fewer points no growth is fitted."""
 MOST_ITERATIONS = 200
-MOST_PLACES = 100_000
-"""Steps of a period over which a mean is taken; of longer ones, so many of them."""
 
 
 def per_step_norm(line: ProbeRecord) -> float:
@@ -62,9 +60,8 @@ def growth_exponent(lines: Sequence[ProbeRecord]) -> float | None:
         """Of the curve through the steps at which `step ** exponent` is its own root mean square."""
         log_steps = []
         for line, _ in norms:
-            num_places = min(line.num_steps, MOST_PLACES)
-            logs = np.log(np.linspace(line.step - line.num_steps + 1, line.step, num_places))
-            mean = special.logsumexp(2 * exponent * logs) - math.log(num_places)
+            logs = np.log(np.arange(line.step - line.num_steps, line.step) + 1.0)
+            mean = special.logsumexp(2 * exponent * logs) - math.log(line.num_steps)
             is_flat = line.num_steps == 1 or abs(exponent) < 1e-9
             log_steps.append(math.log(middle_step(line)) if is_flat else mean / (2 * exponent))
         return statistics.linear_regression(log_steps, [math.log(norm) for _, norm in norms]).slope
