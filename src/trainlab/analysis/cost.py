@@ -3,7 +3,6 @@
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,17 @@ from trainlab.analysis.measurement import (
 from trainlab.analysis.metrics import Contrast, contrasts
 from trainlab.analysis.operators import operator_findings
 from trainlab.analysis.roofline import step_roofline
-from trainlab.analysis.tables import Field, bullets, estimate, name, number, share, table_of, value
+from trainlab.analysis.tables import (
+    Field,
+    bullets,
+    estimate,
+    name,
+    number,
+    part_columns,
+    share,
+    table_of,
+    value,
+)
 from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
 from trainlab.words import Words
@@ -449,19 +458,9 @@ def phases_of_step(measurement: Measurement, words: Words) -> Table:
 
 def phase_table(measured: Sequence[Measurement], mode: str, words: Words) -> Table:
     """Milliseconds of each phase and its share, a row per cell."""
-
-    def entry(phase: str, measurement: Measurement) -> Entry | None:
-        phases = measurement.summary.phases_ms
-        if phase not in phases:
-            return None
-        part = phases[phase] / (sum(phases.values()) or 1.0)
-        return Entry(f"{figure(phases[phase])} ({percent(part)})", phases[phase])
-
-    phases = dict.fromkeys(phase for m in measured for phase in m.summary.phases_ms)
-    fields: list[Field[Measurement]] = [name(words("cell"), lambda m: m.trial.cell)]
-    fields += [value(words.phase(phase), partial(entry, phase)) for phase in phases]
-    caption = words("phase_table", step=words.step(mode))
-    return table_of(caption, fields, measured, cell=lambda m: m.trial.cell, is_sortable=True)
+    rows = [(measurement.trial.cell, measurement.summary.phases_ms) for measurement in measured]
+    caption, fields = words("phase_table", step=words.step(mode)), part_columns(rows, words)
+    return table_of(caption, fields, rows, cell=lambda row: row[0], is_sortable=True)
 
 
 def memory_table(measurement: Measurement, words: Words) -> Table | None:

@@ -267,20 +267,11 @@ def _accumulation(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
 
 
 def _dead(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
-    rectified = {
-        (row.probe, row.target)
-        for probed in group
-        for row in probed.rows
-        if row.type.lower().rstrip("_") in RECTIFIERS
-    }
-    targets = dict.fromkeys(
-        (line.probe, line.target)
-        for probed in group
-        for line in probed.lines
-        if line.reducer == "dead_fraction" and (line.probe, line.target) in rectified
-    )
-    for key in targets:
-        last = [line for probed in group if (line := probed.last(*key))]
+    rows = (row for probed in group for row in probed.rows)
+    rectified = (row for row in rows if row.type.lower().rstrip("_") in RECTIFIERS)
+    for key in dict.fromkeys((row.probe, row.target) for row in rectified):
+        ends = (probed.last(*key) for probed in group)
+        last = [line for line in ends if line is not None and line.reducer == "dead_fraction"]
         # Of the latest period: a trial that ended early has none of it.
         last = [line for line in last if line.step == max(one.step for one in last)]
         share = mean_of([line.value for line in last if line.value is not None])

@@ -15,7 +15,6 @@ from trainlab.analysis.finding import Finding, Kind, RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import Contrast
 from trainlab.analysis.tables import Field, bullets, name, table_of, value
-from trainlab.spec import Cell
 from trainlab.stats.batch_line import BatchScaling, fit_batches, noise_of
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
@@ -52,23 +51,16 @@ class BatchSeries:
 
 
 def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
-    """Each set of two or more batch sizes with all else equal."""
+    """Each set of two or more batch sizes with all else equal; of a script, all arguments but the one that
+    is that size."""
     groups: dict[str, dict[int, Measurement]] = {}
     for cell in evidence.cells:
         if (measurement := evidence.measurement(cell.id, mode)) is not None:
-            size = measurement.summary.batch_size
-            groups.setdefault(_others(cell, size), {})[size] = measurement
+            size, arguments = measurement.summary.batch_size, cell.settings.script.items()
+            own = {name for name, level in arguments if "batch" in name.lower() and level == size}
+            others = cell.settings.model_dump_json(exclude={"batch_size": True, "script": own})
+            groups.setdefault(others, {})[size] = measurement
     return [BatchSeries(mode, dict(sorted(one.items()))) for one in groups.values() if len(one) > 1]
-
-
-def _others(cell: Cell, size: int) -> str:
-    """All settings but the batch size; of a script, but the argument that is that size."""
-    arguments = {
-        name
-        for name, level in cell.settings.script.items()
-        if "batch" in name.lower() and type(level) is int and level == size
-    }
-    return cell.settings.model_dump_json(exclude={"batch_size": True, "script": arguments})
 
 
 def knows_enough(scaling: Finding) -> bool:
@@ -91,15 +83,12 @@ def _scaling_text(one: Finding, words: Words) -> str:
     advice = "scaling_beyond" if is_beyond else "scaling_unknown"
     if knows_enough(one):
         advice = "scaling_enough"
-    within = {
-        f"within_{part}": words("within", low=figure(low), high=figure(high))
-        if low is not None and high is not None
-        else ""
-        for part, low, high in (
-            ("per_sample", one.per_sample_us_low, one.per_sample_us_high),
-            ("enough", one.enough_low, one.enough_high),
-        )
-    }
+    within = {}
+    for part in ("per_sample_us", "enough"):
+        low, high = (getattr(one, f"{part}_{end}") for end in ("low", "high"))
+        is_known = low is not None and high is not None
+        text = words("within", low=figure(low), high=figure(high)) if is_known else ""
+        within[f"within_{part.removesuffix('_us')}"] = text
     step, check = words.capital(words.step(one.mode)), one.fill(words, check)
     return words.sentences(
         one.fill(words, "scaling_fit", capital_step=step, check=check, **within),

@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,16 @@ from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
-from trainlab.analysis.tables import EMPTY, Field, bullets, name, table_of, value
+from trainlab.analysis.tables import (
+    Field,
+    Parts,
+    bullets,
+    name,
+    part_columns,
+    part_of,
+    table_of,
+    value,
+)
 from trainlab.record.script_record import WatchedRecord
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec
@@ -424,10 +433,6 @@ def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     return texts
 
 
-Parts = tuple[str, Mapping[str, float]]
-"""A setting and its parts, in seconds or milliseconds."""
-
-
 def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     """All time of the script by part; the parts add up."""
     rows = [(times.cell, times.parts_s) for times in all_times]
@@ -451,30 +456,26 @@ def step_parts_table(all_times: Sequence[ScriptTimes], words: Words) -> Table | 
 
 
 def _part_table(caption: str, rows: Sequence[Parts], unit: str, words: Words, note: str) -> Table:
-    def entry(row: Parts, part: str | None) -> Entry:
-        """`0.62 (2.1%)`; None stands for the whole."""
-        whole = sum(row[1].values())
-        if part is None:
-            return Entry(figure(whole), whole)
-        if part not in row[1]:
-            return EMPTY
-        own = row[1][part]
-        return Entry(f"{figure(own)} ({percent(own / (whole or 1.0))})", own)
+    def whole(row: Parts) -> float:
+        return sum(row[1].values())
 
-    parts = [*dict.fromkeys(part for _, own in rows for part in own), None]
-    headings = {
-        part: words("script_whole") if part is None else words.phase(part) for part in parts
-    }
     if len(rows) > MOST_COLUMNS:
-        headings[None] = words(unit)
-        fields: list[Field[Parts]] = [name(words("cell"), lambda row: row[0])]
-        fields += [value(headings[part], partial(entry, part=part)) for part in parts]
-        return table_of(caption, fields, rows, note, cell=lambda row: row[0])
-    by_part: list[Field[str | None]] = [name(words("script_part_heading"), headings.__getitem__)]
+        columns = [*part_columns(rows, words), value(words(unit), whole)]
+        return table_of(caption, columns, rows, note, cell=lambda row: row[0])
+    # A row per part; None stands for the whole.
+    parts = [*dict.fromkeys(part for _, own in rows for part in own), None]
+    fields: list[Field[str | None]] = [
+        name(
+            words("script_part_heading"),
+            lambda part: words("script_whole") if part is None else words.phase(part),
+        )
+    ]
     for row in rows:
         heading = words(unit) if len(rows) == 1 else f"{row[0]}{words('list_comma')}{words(unit)}"
-        by_part.append(value(heading, partial(entry, row)))
-    return table_of(caption, by_part, parts, note)
+        entries: dict[str | None, Entry | float] = {None: whole(row)}
+        entries |= {part: part_of(row, part) for part in parts if part is not None}
+        fields.append(value(heading, entries.get))
+    return table_of(caption, fields, parts, note)
 
 
 def _first_process(all_times: Sequence[ScriptTimes], words: Words) -> str:
@@ -530,8 +531,8 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
     threads = words.counted("one_thread", "num_threads", run.threads)
     seen.append(("seen_process", [updates, threads]))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
-    for (kind, told), number in Counter(rows).items():
-        yield kind, told if number == 1 else words("seen_alike", number=number, told=told)
+    for (kind, told), times in Counter(rows).items():
+        yield kind, told if times == 1 else words("seen_alike", number=times, told=told)
 
 
 def script_section(data: RunData, words: Words) -> Section | None:

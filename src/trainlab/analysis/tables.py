@@ -1,7 +1,8 @@
 """How tables and lists of findings are made, whatever they are about."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from trainlab.analysis.document import (
@@ -127,6 +128,25 @@ def mean(metric: str, over_seeds: Mean | None, missing: str) -> Entry:
 def within(interval: Interval | None) -> Entry:
     """`0.98, 1.02`; empty where there is none."""
     return EMPTY if interval is None else Entry(f"{figure(interval.low)}, {figure(interval.high)}")
+
+
+Parts = tuple[str, Mapping[str, float]]
+"""A setting and its parts, in seconds or milliseconds."""
+
+
+def part_of(row: Parts, part: str) -> Entry:
+    """`0.62 (2.1%)`: a part and its share of all parts together; empty where there is none."""
+    if part not in row[1]:
+        return EMPTY
+    share = row[1][part] / (sum(row[1].values()) or 1.0)
+    return Entry(f"{figure(row[1][part])} ({percent(share)})", row[1][part])
+
+
+def part_columns(rows: Sequence[Parts], words: Words) -> list[Field[Parts]]:
+    """The setting, and a column for each part that any of them has."""
+    parts = dict.fromkeys(part for _, own in rows for part in own)
+    columns = [value(words.phase(part), partial(part_of, part=part)) for part in parts]
+    return [name(words("cell"), lambda row: row[0]), *columns]
 
 
 MOST_FINDINGS = 30
