@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.evidence import ProbedTrial, probed_trial
+from trainlab.analysis.evidence import ProbedTrial, read_trial
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.probes import (
     growth_exponent,
@@ -106,8 +106,8 @@ def run(tmp_path: Path) -> Run:
 
 
 def read_probes(folder: RunFolder) -> list[ProbedTrial]:
-    found = (probed_trial(folder.trial(trial.id), trial) for trial in folder.trials())
-    return [probed for probed in found if probed is not None]
+    read = (read_trial(folder.trial(trial.id), of_script=False) for trial in folder.trials())
+    return [one.probed for one in read if one.probed is not None]
 
 
 def found(folder: RunFolder) -> list[Finding]:

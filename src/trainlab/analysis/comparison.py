@@ -1,7 +1,8 @@
 """Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from trainlab import __version__
@@ -13,6 +14,7 @@ from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
     Evidence,
+    grouped,
     pooling_problems,
     run_confounds,
     trial_confounds,
@@ -157,19 +159,17 @@ def _same_builtin_code(first: Evidence, second: Evidence) -> bool:
     return is_builtin(first.study.workload) and len(codes) == 1 and None not in codes
 
 
-def _without_device(cell_id: str) -> str:
-    """A cell's id without its device: the same cell on another machine."""
-    parts = [part for part in cell_id.split(",") if not part.startswith("device=")]
-    return ",".join(parts) or "base"
-
-
 def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:
-    """Cells that are the same: by id, or if they differ by device only."""
+    """Cells that are the same: by id, or if they differ by device only, as on another machine."""
+
+    def without_device(cell: str) -> str:
+        parts = [part for part in cell.split(",") if not part.startswith("device=")]
+        return ",".join(parts) or "base"
+
     pairs = []
     for a in ids_a:
-        candidates = [a] if a in ids_b else [b for b in ids_b if b not in ids_a]
-        for b in candidates:
-            if (shared := _without_device(a)) == _without_device(b):
+        for b in [a] if a in ids_b else [b for b in ids_b if b not in ids_a]:
+            if (shared := without_device(a)) == without_device(b):
                 name = b if a == shared else a if b in (a, shared) else shared
                 pairs.append((name, a, b))
     return pairs
@@ -401,14 +401,16 @@ def comparison_of(
 
 def _machine_table(first: Evidence, second: Evidence, words: Words) -> Table:
     """Machine and software of both runs, a row per fact; several GPUs are one fact."""
-    sides = [environment_rows(one.environment, words) for one in (first, second)]
-    rows = [
-        (fact, *(words("list_semicolon").join(t for f, t in side if f == fact) for side in sides))
-        for fact in dict.fromkeys(fact for side in sides for fact, _ in side)
+    sides = [
+        grouped(environment_rows(one.environment, words), itemgetter(0)) for one in (first, second)
     ]
-    columns = (document.Column(heading) for heading in (words("what"), "A", "B"))
-    entries = (document.Row(tuple(map(Entry, row))) for row in rows)
-    return Table(words("compare_machines"), tuple(columns), tuple(entries))
+
+    def entry(facts: Mapping[str, list[tuple[str, str]]]) -> Callable[[str], str]:
+        return lambda fact: words("list_semicolon").join(text for _, text in facts.get(fact, ()))
+
+    columns = [name(run, entry(facts)) for run, facts in zip("AB", sides, strict=True)]
+    facts = dict.fromkeys(fact for side in sides for fact in side)
+    return table_of(words("compare_machines"), [name(words("what"), str), *columns], facts)
 
 
 def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:

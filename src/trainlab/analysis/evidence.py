@@ -134,7 +134,11 @@ def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
         given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
         trial = trial.model_copy(update={"settings": given})
     files.check_files(trial)
-    probed = probed_trial(files, trial)
+    probed = None
+    if files.probes_file.exists():
+        fired = _read(files.probes)
+        rows = () if fired is None else tuple(fired.rows)
+        probed = ProbedTrial(trial, tuple(files.probe_lines()), rows)
     if trial.kind == "learn":
         if not trial.files:
             # No digest vouches for what is read later.
@@ -152,16 +156,6 @@ def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
         memory=_read(files.memory),
         limits=_read(files.limits),
         probe_price=_read(files.probe_price),
-    )
-
-
-def probed_trial(files: TrialFolder, trial: TrialRecord) -> ProbedTrial | None:
-    """The values of its probes; None where it has none."""
-    if not files.probes_file.exists():
-        return None
-    fired = _read(files.probes)
-    return ProbedTrial(
-        trial, tuple(files.probe_lines()), () if fired is None else tuple(fired.rows)
     )
 
 
@@ -383,12 +377,9 @@ def _elsewhere(
 ) -> dict[str, Damage]:
     """Cost trials that another machine has measured than most, by id: times of two are not compared. A
     cluster may give what a lost node has left to another one."""
-    hosts = {
-        one.trial.id: machine.host
-        for one in read
-        if one.trial.kind == "cost" and one.trial.state == "done"
-        if (machine := machines.get(one.trial.environment or "")) is not None
-    }
+    done = (one.trial for one in read if (one.trial.kind, one.trial.state) == ("cost", "done"))
+    known = ((trial.id, machines.get(trial.environment or "")) for trial in done)
+    hosts = {trial: machine.host for trial, machine in known if machine is not None}
     most = next((host for host, _ in Counter(hosts.values()).most_common(1)), "")
     return {
         trial: Damage(trial, f"{trial}: measured on {host}, most others on {most}")
@@ -507,8 +498,14 @@ def _follows(
 
 
 def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ...]:
-    """Of the machines and software of two runs."""
-    return tuple(_differences(_flat(first), _flat(second), {"format"}))
+    """Of the machines and software of two runs; what is in a table of them as `packages.torch`."""
+    flat: list[dict[str, Any]] = []
+    for environment in (first, second):
+        flat.append({})
+        for name, value in environment.model_dump(mode="json").items():
+            inner = value if isinstance(value, dict) else {"": value}
+            flat[-1] |= {f"{name}.{key}".rstrip("."): v for key, v in inner.items()}
+    return tuple(_differences(flat[0], flat[1], {"format"}))
 
 
 def pooling_problems(
@@ -548,12 +545,3 @@ def _differences(
         for name in dict.fromkeys([*first, *second])
         if prefix + name not in expected and first.get(name) != second.get(name)
     ]
-
-
-def _flat(environment: Environment) -> dict[str, Any]:
-    """What is in a table of it by the names of both, as `packages.torch`."""
-    flat: dict[str, Any] = {}
-    for name, value in environment.model_dump(mode="json").items():
-        inner = value if isinstance(value, dict) else {"": value}
-        flat |= {f"{name}.{key}".rstrip("."): v for key, v in inner.items()}
-    return flat

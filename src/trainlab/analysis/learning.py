@@ -426,17 +426,17 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         notes.append(words("learn_table_best"))
     if evidence.study.script is not None:
         notes.append(words("learn_table_script"))
-    return table_of(
-        words("learn_table"),
-        [
-            name(words("cell"), itemgetter(0)),
-            *(value(heading, itemgetter(n)) for n, heading in enumerate(headings, start=1)),
-        ],
-        rows,
-        words.sentences(*notes, _engine_text(evidence, words)),
-        cell=lambda row: row[0].text,
-        is_sortable=True,
-    )
+    note = words.sentences(*notes, _engine_text(evidence, words))
+    return _cell_table(words("learn_table"), headings, rows, note, words)
+
+
+def _cell_table(
+    caption: str, headings: Sequence[str], rows: list[list[Entry]], note: str, words: Words
+) -> Table:
+    """Rows that begin with a cell, under its heading and these."""
+    values = (value(heading, itemgetter(n)) for n, heading in enumerate(headings, start=1))
+    fields = [name(words("cell"), itemgetter(0)), *values]
+    return table_of(caption, fields, rows, note, cell=lambda row: row[0].text, is_sortable=True)
 
 
 def epoch_table(evidence: Evidence, words: Words) -> Table | None:
@@ -492,17 +492,8 @@ def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
         seconds = (float(line["train_s"]) + float(line["test_s"]) for _, _, line in some)
         rows.append([*entries, number(statistics.fmean(seconds))])
     headings = [words("epoch"), words("seeds"), *map(words.metric, keys), words("epoch_total_s")]
-    return table_of(
-        words("epochs_table"),
-        [
-            name(words("cell"), itemgetter(0)),
-            *(value(heading, itemgetter(n)) for n, heading in enumerate(headings, start=1)),
-        ],
-        rows,
-        words("epochs_table_note"),
-        cell=lambda row: row[0].text,
-        is_sortable=True,
-    )
+    caption, note = words("epochs_table"), words("epochs_table_note")
+    return _cell_table(caption, headings, rows, note, words)
 
 
 def _engine_text(evidence: Evidence, words: Words) -> str:
