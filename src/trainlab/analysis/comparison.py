@@ -1,6 +1,6 @@
 """Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +14,6 @@ from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
     Evidence,
-    grouped,
     pooling_problems,
     run_confounds,
     trial_confounds,
@@ -401,16 +400,14 @@ def comparison_of(
 
 def _machine_table(first: Evidence, second: Evidence, words: Words) -> Table:
     """Machine and software of both runs, a row per fact; several GPUs are one fact."""
-    sides = [
-        grouped(environment_rows(one.environment, words), itemgetter(0)) for one in (first, second)
+    sides = [environment_rows(one.environment, words) for one in (first, second)]
+    rows = [
+        [fact, *(words("list_semicolon").join(t for f, t in side if f == fact) for side in sides)]
+        for fact in dict.fromkeys(fact for side in sides for fact, _ in side)
     ]
-
-    def entry(facts: Mapping[str, list[tuple[str, str]]]) -> Callable[[str], str]:
-        return lambda fact: words("list_semicolon").join(text for _, text in facts.get(fact, ()))
-
-    columns = [name(run, entry(facts)) for run, facts in zip("AB", sides, strict=True)]
-    facts = dict.fromkeys(fact for side in sides for fact in side)
-    return table_of(words("compare_machines"), [name(words("what"), str), *columns], facts)
+    headings = (words("what"), "A", "B")
+    columns = [name(heading, itemgetter(place)) for place, heading in enumerate(headings)]
+    return table_of(words("compare_machines"), columns, rows)
 
 
 def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:

@@ -47,23 +47,6 @@ def _difference_phrases(
     }
 
 
-def _effect_phrases(found: Finding, words: Words) -> dict[str, object]:
-    margin = found.difference_text(words, found.margin).lstrip("+")
-    if found.margin is not None and not is_share(found.subject):
-        margin = f"{found.margin:g}"  # as it was stated
-    seeds = finding.num_seeds(found.n, words)
-    return {
-        **_difference_phrases(found, words),
-        "metric": words.metric(found.subject),
-        "first_name": found.cells[0],
-        "second_name": found.cells[-1],
-        "means": arrow(metric_value(found.subject, one) for one in (found.mean_a, found.mean_b)),
-        "mean_of": seeds if found.n == 1 else words("mean_of_seeds", seeds=seeds),
-        "margin": margin,
-        "detectable": found.difference_text(words, found.detectable).lstrip("+"),
-    }
-
-
 def _effect_text(found: Finding, words: Words) -> str:
     if found.difference is None:
         key = "effect_unknown"
@@ -73,17 +56,31 @@ def _effect_text(found: Finding, words: Words) -> str:
         key = "effect_withheld" if found.interval else "effect_withheld_identical"
     else:
         key = "effect_open" if found.verdict == "cannot tell" else f"effect_{found.verdict}"
-    parts = [key]
+    keys = [key]
     if key == "effect_open" and found.open_because == "single":
-        parts.append("seeds_too_few")
+        keys.append("seeds_too_few")
     elif key == "effect_open" and found.open_because == "noise":
-        parts += ["seeds_find"] if found.detectable else []
-        parts += ["seeds_would_do"] if found.seeds_needed else []
-    parts += ["seeds_diverged"] if found.diverged_a or found.diverged_b else []
-    parts += ["no_reset_why"] if found.of_kind is NO_RESET else []
-    effect = found.fill(words, "effect")
-    texts = (found.fill(words, part, effect=effect, fewest=FEWEST_SEEDS) for part in parts)
-    return words.sentences(*texts)
+        keys += ["seeds_find"] if found.detectable else []
+        keys += ["seeds_would_do"] if found.seeds_needed else []
+    keys += ["seeds_diverged"] if found.diverged_a or found.diverged_b else []
+    keys += ["no_reset_why"] if found.of_kind is NO_RESET else []
+    margin = found.difference_text(words, found.margin).lstrip("+")
+    if found.margin is not None and not is_share(found.subject):
+        margin = f"{found.margin:g}"  # as it was stated
+    seeds = finding.num_seeds(found.n, words)
+    parts = {
+        **_difference_phrases(found, words),
+        "metric": words.metric(found.subject),
+        "first_name": found.cells[0],
+        "second_name": found.cells[-1],
+        "means": arrow(metric_value(found.subject, one) for one in (found.mean_a, found.mean_b)),
+        "mean_of": seeds if found.n == 1 else words("mean_of_seeds", seeds=seeds),
+        "margin": margin,
+        "detectable": found.difference_text(words, found.detectable).lstrip("+"),
+        "fewest": FEWEST_SEEDS,
+    }
+    effect = found.fill(words, "effect", **parts)
+    return words.sentences(*(found.fill(words, key, effect=effect, **parts) for key in keys))
 
 
 def _is_small(found: Finding) -> bool:
@@ -116,7 +113,6 @@ EFFECT = Kind(
     rank=1,
     test="learning",
     statement=_effect_text,
-    phrases=_effect_phrases,
     weight=_effect_weight,
     open_because=_effect_cause,
     repeats_row=lambda found: (
@@ -425,7 +421,19 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
     def entry(place: int) -> Callable[[Finding], Entry]:
         return lambda found: entries[id(found)][place]
 
-    entries = {id(found): _entries(found, words) for found in findings}
+    entries = {}
+    for found in findings:
+        pair = [found.numbers[name] for name in COMPARED[found.kind]]
+        is_ratio = found.of_kind not in EFFECTS
+        entries[id(found)] = compared_entries(
+            found.subject,
+            pair,
+            found.ratio if is_ratio else found.difference,
+            found.interval,
+            found.verdict,
+            words,
+            is_ratio=is_ratio,
+        )
     compared = ("reference", "here", "difference", "interval")
     return tables.table_of(
         words.tidy(words("factor_table", factor=factor)),
@@ -441,15 +449,6 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
         words("factor_note"),
         cell=lambda found: found.cells[1],
         is_sortable=True,
-    )
-
-
-def _entries(found: Finding, words: Words) -> tuple[Entry, ...]:
-    pair = [found.numbers[name] for name in COMPARED[found.kind]]
-    is_ratio = found.of_kind not in EFFECTS
-    change = found.ratio if is_ratio else found.difference
-    return compared_entries(
-        found.subject, pair, change, found.interval, found.verdict, words, is_ratio=is_ratio
     )
 
 

@@ -149,26 +149,22 @@ def _worse_than(
 
 
 def _spread_text(found: Finding, words: Words) -> str:
-    if not found.std:
-        return found.fill(words, "seed_spread_none")
-    text = found.fill(words, "seed_spread" if found.part == "all" else "seed_spread_part")
-    ratio = "" if found.ratio is None else found.fill(words, "seed_spread_ratio")
-    return words.sentences(text, ratio)
-
-
-def _spread_phrases(found: Finding, words: Words) -> dict[str, object]:
     def spread(value: float) -> str:
         return found.difference_text(words, value).lstrip("+")
 
     within = ""
     if found.ratio_low is not None and found.ratio_high is not None:
         within = words("within", low=figure(found.ratio_low), high=figure(found.ratio_high))
-    return {
+    keys = ["seed_spread" if found.part == "all" else "seed_spread_part"]
+    keys += [] if found.ratio is None else ["seed_spread_ratio"]
+    parts = {
         "spread": spread(found.std),
         "within": found.interval_text(words, spread),
         "within_ratio": within,
         "part_name": words.named("part", found.part),
     }
+    keys = keys if found.std else ["seed_spread_none"]
+    return words.sentences(*(found.fill(words, key, **parts) for key in keys))
 
 
 SPREAD = Kind(
@@ -176,7 +172,6 @@ SPREAD = Kind(
     "learning",
     rank=3,
     statement=_spread_text,
-    phrases=_spread_phrases,
     weight=lambda found: float(found.std),
 )
 """How far the seeds of a cell lie apart when they change one part of what is random, or all; `ratio` is its
@@ -336,25 +331,25 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from _times_to_target(evidence, target_of(metric, target))
 
 
-def first_reached(epochs: Sequence[Line], target: Target) -> tuple[float, float]:
-    """The first epoch that meets the target, even if a later one falls back, and the seconds until its end;
-    both infinite where none does."""
-    for line in sorted(epochs, key=itemgetter("epoch")):
-        value = line.get(target.metric)
-        if value is not None and target.is_met_by(float(value)):
-            return float(line["epoch"]), float(line["time_s"])
-    return math.inf, math.inf
-
-
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
     """Of every cell, then every cell against its reference. One that was stopped from outside might yet
     have reached it, and does not count."""
+
+    def first_reached(lines: Sequence[Line]) -> tuple[float, float]:
+        """The first epoch that meets the target, even if a later one falls back, and the seconds until its
+        end; both infinite where none does."""
+        for line in sorted(lines, key=itemgetter("epoch")):
+            value = line.get(target.metric)
+            if value is not None and target.is_met_by(float(value)):
+                return float(line["epoch"]), float(line["time_s"])
+        return math.inf, math.inf
+
     epochs: dict[str, list[float]] = {}
     for cell in (one.id for one in evidence.cells):
         learned = evidence.learned.get(cell, {}).values()
         ended = [one.epochs for one in learned if one.trial.state in ENDED_WELL]
         if ended:
-            reached = [first_reached(lines, target) for lines in ended]
+            reached = [first_reached(lines) for lines in ended]
             epochs[cell] = [epoch for epoch, _ in reached]
             yield TIME_TO_TARGET(
                 subject=target.metric,

@@ -79,7 +79,11 @@ def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect
     index_of = {cell.id: index for index, cell in enumerate(cells)}
     places = ((index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs)
     rows = pair_rows(places, len(cells))
-    spreads = _stated(study) | _spreads(study, earlier)
+    # What the study says; of data that is not chosen yet, the bundled, which is noisier.
+    data = study.settings.data
+    stated = study.spreads.get("bundled" if data == "auto" else data, {})
+    spreads = {metric: SeedSpread(std, None) for metric, std in stated.items()}
+    spreads |= _spreads(study, earlier)
     # Which metrics a workload has is known from its earlier runs.
     margins: dict[str, float | None] = {(in_order(spreads) or [ACCURACY])[0]: None}
     margins |= {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
@@ -132,13 +136,6 @@ def _is_alike(other: Study, study: Study) -> bool:
         asked = (study.script.path, study.script.arguments, study.script.max_steps)
         return (other.script.path, other.script.arguments, other.script.max_steps) == asked
     return other.workload == study.workload and other.settings.data == study.settings.data
-
-
-def _stated(study: Study) -> dict[str, SeedSpread]:
-    """What the study says; of data that is not chosen yet, the bundled, which is noisier."""
-    data = study.settings.data
-    of_data = study.spreads.get("bundled" if data == "auto" else data, {})
-    return {metric: SeedSpread(std, None) for metric, std in of_data.items()}
 
 
 def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, SeedSpread]:
