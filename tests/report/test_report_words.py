@@ -165,7 +165,7 @@ GOLDEN = sorted((Path(__file__).parent / "golden").rglob("*.md"))
 
 def banned_in(text: str, lang: str) -> list[str]:
     """What of the list stands in a text, with the word to use instead."""
-    plain = re.sub(r"\{[^}]*\}", "0", text)
+    plain = re.sub(r"`[^`]*`|\{[^}]*\}", "0", text)  # names of files are no prose
     return [
         f"{found[0]}: say {instead}"
         for pattern, instead in BANNED[lang].items()
