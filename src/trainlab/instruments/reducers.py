@@ -11,6 +11,7 @@ import re
 import runpy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -29,14 +30,13 @@ Reduce = Callable[[Tensor], Tensor]
 Value = float | HistogramRecord
 
 
+@dataclass(eq=False)
 class Reduction(ABC):
     """One probe at one layer: takes tensors in, and at the end of a period gives their numbers."""
 
-    start = 0.0
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-        """All that taking in tensors changes; made for the first one, where that lies."""
+    start: float = field(default=0.0, init=False)
+    tensors: list[Tensor] = field(default_factory=list, init=False)
+    """All that taking in tensors changes; made for the first one, where that lies."""
 
     @abstractmethod
     def add(self, values: Tensor) -> None:
@@ -64,36 +64,37 @@ class Reduction(ABC):
         return self.tensors
 
 
+@dataclass(eq=False)
 class Totals(Reduction):
     """Sums of the number that each tensor is reduced to."""
 
-    def __init__(self, reduce: Reduce, finish: Callable[[float, int, int], float]) -> None:
-        """`finish`: a period's sum, how many elements and how many tensors there were, to the value."""
-        super().__init__()
-        self._reduce, self._finish = reduce, finish
+    reduce: Reduce
+    finish: Callable[[float, int, int], float]
+    """A period's sum, how many elements and how many tensors there were, to the value."""
 
     def add(self, values: Tensor) -> None:
-        self._kept(values)[0].add_(self._reduce(values).unsqueeze(1))
+        self._kept(values)[0].add_(self.reduce(values).unsqueeze(1))
 
     def read(self, numbers: Sequence[float], count: int, fired: int) -> Value:
-        return self._finish(numbers[0], count, fired)
+        return self.finish(numbers[0], count, fired)
 
 
+@dataclass(eq=False)
 class Extremes(Reduction):
     """The smallest or largest element; not a number wins."""
 
-    def __init__(self, reducer: str) -> None:
-        super().__init__()
-        self._is_min = reducer == "min"
-        self.start = math.inf if self._is_min else -math.inf
+    is_min: bool
+
+    def __post_init__(self) -> None:
+        self.start = math.inf if self.is_min else -math.inf
 
     def add(self, values: Tensor) -> None:
         (kept,) = self._kept(values)
         if values.numel():
-            found = (
-                values.amin(_own_dims(values)) if self._is_min else values.amax(_own_dims(values))
+            find, choose = (
+                (Tensor.amin, torch.minimum) if self.is_min else (Tensor.amax, torch.maximum)
             )
-            choose = torch.minimum if self._is_min else torch.maximum
+            found = find(values, _own_dims(values))
             choose(kept, found.unsqueeze(1).to(kept.dtype), out=kept)
 
     def read(self, numbers: Sequence[float], count: int, fired: int) -> Value:
@@ -121,13 +122,12 @@ class SpreadReducer(Reduction):
         return math.sqrt(max(numbers[0], 0.0) / count) if is_finite else math.nan
 
 
+@dataclass(eq=False)
 class DeadUnits(Reduction):
     """The share of units that were never above zero; `unit_dimension` says what a unit is."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.dimension: int | None = None
-        """That of the units, in a tensor of one trial; who probes a layer knows it."""
+    dimension: int | None = None
+    """That of the units, in a tensor of one trial; who probes a layer knows it."""
 
     def add(self, values: Tensor) -> None:
         assert self.dimension is not None
@@ -137,12 +137,9 @@ class DeadUnits(Reduction):
             self.tensors = [torch.zeros_like(above)]
         (alive,) = self.tensors
         if above.shape != alive.shape:
-            raise SpecError(
-                [
-                    f"dead_fraction: got {above.shape[1]} units after {alive.shape[1]}: this "
-                    "layer's features change their number; use zero_fraction"
-                ]
-            )
+            units = f"got {above.shape[1]} units after {alive.shape[1]}"
+            remedy = "this layer's features change their number; use zero_fraction"
+            raise SpecError([f"dead_fraction: {units}: {remedy}"])
         alive.logical_or_(above)
 
     def numbers(self) -> Tensor:
@@ -152,41 +149,33 @@ class DeadUnits(Reduction):
         return 1 - numbers[0] / self.tensors[0].shape[1]
 
 
+@dataclass(eq=False)
 class Histogram(Reduction):
     """Counts per bin; below and above apart."""
 
-    def __init__(self, bins: Bins) -> None:
-        super().__init__()
-        self._bins = bins
+    bins: Bins
 
     def add(self, values: Tensor) -> None:
         if not self.tensors:
-            self.tensors = [values.new_zeros(len(values), self._bins.num + 2, dtype=torch.int64)]
+            self.tensors = [values.new_zeros(len(values), self.bins.num + 2, dtype=torch.int64)]
         one = torch.ones((), dtype=torch.int64, device=values.device)
         for chunk in values.flatten(1).split(max(CHUNK // len(values), 1), dim=1):
-            indices = bin_indices(self._bins, chunk)
+            indices = self._places(chunk)
             self.tensors[0].scatter_add_(1, indices, one.expand_as(indices))
 
     def read(self, numbers: Sequence[float], count: int, fired: int) -> Value:
-        counts, bins = [int(number) for number in numbers], self._bins
-        return HistogramRecord(
-            log=bins.log,
-            low=bins.low,
-            high=bins.high,
-            counts=counts[1:-1],
-            below=counts[0],
-            above=counts[-1],
-        )
+        below, *counts, above = [int(number) for number in numbers]
+        ends = self.bins.model_dump(include={"log", "low", "high"})
+        return HistogramRecord(**ends, counts=counts, below=below, above=above)
 
-
-def bin_indices(bins: Bins, values: Tensor) -> Tensor:
-    """Each element's bin, 0 for below and the last for above."""
-    values, low, high = values.float(), bins.low, bins.high
-    if bins.log:
-        values, low, high = values.abs().log10_(), math.log10(low), math.log10(high)
-    scaled = (values - low).mul_(bins.num / (high - low)).floor_()
-    scaled = scaled.nan_to_num_(nan=math.inf, posinf=math.inf, neginf=-math.inf)
-    return scaled.clamp_(-1, bins.num).to(torch.int64).add_(1)
+    def _places(self, values: Tensor) -> Tensor:
+        """Each element's bin, 0 for below and the last for above."""
+        values, low, high = values.float(), self.bins.low, self.bins.high
+        if self.bins.log:
+            values, low, high = values.abs().log10_(), math.log10(low), math.log10(high)
+        scaled = (values - low).mul_(self.bins.num / (high - low)).floor_()
+        scaled = scaled.nan_to_num_(nan=math.inf, posinf=math.inf, neginf=-math.inf)
+        return scaled.clamp_(-1, self.bins.num).to(torch.int64).add_(1)
 
 
 def reduction_for(spec: ProbeSpec, own: Reduce | None = None) -> Reduction:
@@ -196,7 +185,7 @@ def reduction_for(spec: ProbeSpec, own: Reduce | None = None) -> Reduction:
     if spec.reducer == "dead_fraction":
         return DeadUnits()
     if spec.reducer in ("min", "max"):
-        return Extremes(spec.reducer)
+        return Extremes(spec.reducer == "min")
     if spec.reducer == "std":
         return SpreadReducer()
     if own is not None:

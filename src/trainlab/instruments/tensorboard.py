@@ -19,12 +19,7 @@ from torch.utils.tensorboard.summary import hparams
 
 from trainlab.errors import reason_in
 from trainlab.record.files import writing
-from trainlab.record.learning_record import (
-    ProbeRecord,
-    metric_tag,
-    probe_tag,
-    step_tag,
-)
+from trainlab.record.learning_record import ProbeRecord, metric_tag
 from trainlab.spec.probe import Bins
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 from trainlab.train.opaque import uncompiled_copy
@@ -33,7 +28,7 @@ from trainlab.train.opaque import uncompiled_copy
 def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
     """Adds one record at the samples seen by its end; not finite ones are left out. Log bins are drawn over
     the exponent of ten: over the value itself they could not be seen."""
-    tag = probe_tag(record.quantity, record.reducer, record.every, record.target)
+    tag = f"probe/{record.quantity}:{record.reducer}@{record.every}/{record.target}"
     if record.value is not None:
         writer.add_scalar(tag, record.value, samples)
     if (histogram := record.histogram) is None:
@@ -88,7 +83,9 @@ class TensorBoard(Instrument):
             self._write_graph()
 
     def point_logged(self, point: Point) -> None:
-        self._write_scalars({step_tag(name): value for name, value in point.metrics.items()}, point)
+        # Apart from the epoch's own: their last points fall on the same place.
+        metrics = {f"step/{metric_tag(name)}": value for name, value in point.metrics.items()}
+        self._write_scalars(metrics, point)
 
     def epoch_ends(self, point: Point) -> None:
         metrics = {metric_tag(name): value for name, value in point.metrics.items()}

@@ -32,7 +32,7 @@ from trainlab.record.files import (
 from trainlab.record.schema import FORMAT, Record, first_problem, migrated
 from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
 from trainlab.record.study_record import Environment, StudyRecord
-from trainlab.record.trial_record import TrialRecord
+from trainlab.record.trial_record import PLANNED, TrialRecord
 from trainlab.spec.base import did_you_mean
 
 R = TypeVar("R", bound=Record)
@@ -166,7 +166,8 @@ class TrialFolder:
                     elif path not in (self.trial_file, self.attempts_folder, self.resume_folder):
                         path.rename(aside.path / path.name)
             write_json(aside.trial_file, record.model_dump(mode="json"))
-        begun = record.next_attempt().model_copy(update=changes)
+        planned = record.model_dump(include=record.model_fields_set & PLANNED)
+        begun = TrialRecord(**planned, attempt=record.attempt + 1).model_copy(update=changes)
         write_json(self.trial_file, begun.model_dump(mode="json"))
         return begun
 

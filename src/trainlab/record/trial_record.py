@@ -130,11 +130,6 @@ class TrialRecord(FileRecord):
     files: dict[str, str] = {}
     """The sha256 of each of its other records as the trial ended; none in runs from before it was kept."""
 
-    def next_attempt(self) -> "TrialRecord":
-        """The trial as it was planned, nothing of its outcome left, with one more attempt counted."""
-        planned = self.model_dump(include=self.model_fields_set & PLANNED)
-        return TrialRecord(**planned, attempt=self.attempt + 1)
-
     @property
     def is_finished(self) -> bool:
         """Whether it ran to its end; one that failed or was interrupted may run again."""
