@@ -11,9 +11,8 @@ from rich_run import ACCURACY, run_data
 from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import OUTSIDE, REST
 from trainlab.analysis.cold_start import cold_start, first_steps
-from trainlab.analysis.cost import cost_figure, phase_bars
-from trainlab.analysis.document import Document, Figure
-from trainlab.analysis.factors import metric_figure
+from trainlab.analysis.cost import phase_bars
+from trainlab.analysis.document import Document
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import (
     CurvePoint,
@@ -69,21 +68,6 @@ def test_phases_and_operators_add_up_with_the_rest_and_what_lies_outside(rich: R
     assert sum(mine.values()) == pytest.approx(100.0)
     assert mine[REST] > 0
     assert mine[OUTSIDE] > 0
-
-
-def test_costs_and_metrics_are_those_of_the_cells(rich: RunData) -> None:
-    def rows(figure: Figure | None) -> list[dict[str, Any]]:
-        assert figure is not None
-        found = figure.spec["data"]["values"]
-        return [row for row in found if row["mode"] != "inference"]
-
-    words = Words("en")
-    steps = {row["cell"]: row["x"] for row in rows(cost_figure(rich.evidence, "step_ms", words))}
-    assert steps["batch_size=16"] == pytest.approx((0.5 + 0.32) * 1.008, rel=1e-3)
-    peaks = {row["cell"]: row["x"] for row in rows(cost_figure(rich.evidence, "peak_mib", words))}
-    assert peaks == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
-    kinds = [row["kind"] for row in rows(metric_figure(rich, "test/accuracy", words))]
-    assert (kinds.count("mean"), kinds.count("one")) == (3, 24)
 
 
 def test_the_fitted_line_goes_through_what_was_measured(rich: RunData) -> None:
