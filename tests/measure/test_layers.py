@@ -121,7 +121,7 @@ FUSED = ("Recurrent", "Encoding", "ScaledDotProduct", "Convolving")
 _WEIGHT = "last.parametrizations.weight.0"
 
 
-@MODES
+@pytest.mark.parametrize("spec", [TRAIN, pytest.param(INFERENCE, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ZOO)
 def test_any_model_is_watched_counted_as_by_torch_and_left_as_it_is(
     name: str, spec: CostSpec, zoo_setup: MakeSetup, tiny: Workload

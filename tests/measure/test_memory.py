@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training import MakeSetup
 from trainlab.errors import DeviceError
-from trainlab.measure.memory import measure_memory
+from trainlab.measure.memory import Sighting, SizeChange, find_peak, measure_memory
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
@@ -117,6 +117,47 @@ def test_a_device_that_tells_nothing_is_refused(make_setup: MakeSetup) -> None:
     setup = dataclasses.replace(make_setup(), device=torch.device("mps"))
     with pytest.raises(DeviceError, match="memory is measured on cpu and cuda, not yet on mps"):
         measure_memory(setup, TRAIN)
+
+
+# Peaks worked out by hand.
+
+
+def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
+    peak = find_peak(
+        before={1: 100, 2: 10},
+        changes=[
+            SizeChange(10, 2, -10),  # the old gradient
+            SizeChange(20, 3, 50),  # saved
+            SizeChange(40, 3, -50),
+            SizeChange(50, 3, 40),  # the new gradient, where the saved tensor was
+            SizeChange(60, 4, 30),
+            SizeChange(70, 4, -30),
+        ],
+        phase_ends=[(15, "zero_grad"), (30, "loss"), (55, "backward"), (80, "optimizer")],
+        sightings=[
+            Sighting("gradients", 0, {2: 10}),
+            Sighting("activations", 2, {3: 50}),
+            Sighting("parameters", 6, {1: 100}),
+            Sighting("gradients", 6, {3: 40}),
+        ],
+    )
+    assert (peak.num_bytes, peak.phase) == (170, "optimizer")
+    assert peak.alive == {"parameters": 100, "gradients": 40, "activations": 0}
+
+
+def test_gradients_of_the_step_before_are_gradients_at_a_peak_before_they_are_freed() -> None:
+    peak = find_peak(
+        before={1: 100, 2: 90},
+        changes=[
+            SizeChange(10, 3, 30),
+            SizeChange(20, 2, -90),
+            SizeChange(40, 2, 90),
+            SizeChange(50, 3, -30),
+        ],
+        phase_ends=[(15, "data"), (30, "loss"), (60, "optimizer")],
+        sightings=[Sighting("gradients", 0, {2: 90}), Sighting("gradients", 4, {2: 90})],
+    )
+    assert (peak.num_bytes, peak.phase, peak.alive) == (220, "data", {"gradients": 90})
 
 
 @pytest.mark.cuda

@@ -4,7 +4,6 @@ import dataclasses
 import time
 from typing import Any
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader
@@ -12,8 +11,6 @@ from torch.utils.data import Dataset as TorchDataset
 
 from training import MakeSetup
 from trainlab import Split
-from trainlab.measure import steps as stopwatch_module
-from trainlab.measure.steps import HostStopwatch
 from trainlab.measure.timing import measure
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
@@ -62,16 +59,6 @@ def test_inference_updates_nothing(make_setup: MakeSetup) -> None:
     measure(setup, CostSpec(mode="inference", budget_s=0.1))
     assert all(torch.equal(a, b) for a, b in zip(before, setup.model.parameters(), strict=True))
     assert all(p.grad is None for p in setup.model.parameters())
-
-
-def test_a_stopwatch_gives_the_time_between_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    nanoseconds = iter([5_000_000, 25_000_000, 25_300_000])
-    monkeypatch.setattr(stopwatch_module.time, "perf_counter_ns", lambda: next(nanoseconds))
-    watch = HostStopwatch()
-    for label in ("start", "a", "b"):
-        watch.mark(label)
-    assert watch.laps_ms() == [("a", 20.0), ("b", 0.3)]
-    assert watch.laps_ms() == []
 
 
 class Slow(TorchDataset[tuple[torch.Tensor, torch.Tensor]]):

@@ -24,12 +24,8 @@ from trainlab.workloads.user_code import own_line, told_place
 from trainlab.workloads.workload import Workload
 
 OF_OPTIMIZER = (
-    "optimizer",
-    "optimizer_options",
-    "optimizer_code",
-    "momentum",
-    "weight_decay",
-    "schedule",
+    *("optimizer", "optimizer_options", "optimizer_code"),
+    *("momentum", "weight_decay", "schedule"),
 )
 """What the workload's own optimizer may do without."""
 
