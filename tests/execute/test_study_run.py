@@ -1,6 +1,6 @@
 """Studies that really train: pairs by seed, the budget, what the bench tells afterwards."""
 
-from collections.abc import Iterator
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,20 +63,13 @@ def test_a_run_answers_with_tables_and_findings(tiny_file: Path, tmp_path: Path)
     assert trainlab.open_run(run.path).sentences() == run.sentences()
 
 
-def ticking(step_s: float) -> Iterator[float]:
-    now = 0.0
-    while True:
-        yield now
-        now += step_s
-
-
 def test_once_the_budget_is_spent_no_trial_is_started(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = Question(
         workload=f"{tiny_file}:tiny", vary={"lr": (0.1, 0.2)}, seeds=3, tensorboard=False
     )
-    clock = ticking(60.0)
+    clock = itertools.count(0.0, 60.0)
     monkeypatch.setattr(driving, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     # The clock is read once at the start, once for the timer and once before each trial.
     folder = lab.drive(question, out=tmp_path / "r", budget_s=210.0).run
