@@ -16,8 +16,9 @@ from children import children
 from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.retries import Retries
+from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.trial_record import TrialRecord
+from trainlab.record.trial_record import Failure, TrialRecord
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 
@@ -148,3 +149,16 @@ def test_a_bench_that_memory_ran_out_for_is_run_once_more(tiny_file: Path, tmp_p
     assert not retries.is_for_bench(groups[:2], [alive, died]), "fewer cannot stand ready"
     assert retries.is_for_bench(groups, [alive, died, alive, alive])
     assert not retries.is_for_bench(groups, [alive, died, alive, alive])
+
+
+def test_what_lacked_memory_on_a_gpu_runs_once_more_alone(
+    tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainlab.execute.retries.is_cpu", lambda device: False)
+    run = started(tiny_file, tmp_path / "r")
+    group, folder = groups_of(run)[0], run.trial(run.study().trials[0])
+    error = Failure(kind="OutOfMemory", message="", traceback="")
+    folder.end(folder.read().model_copy(update={"state": "failed", "error": error}))
+    retries, ended = Retries(run), Mock(unfinished=list)
+    assert retries.of_group(group, ended) == [Group(trials=group.trials, is_alone=True)]
+    assert retries.of_group(group, ended) == []

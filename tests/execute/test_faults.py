@@ -35,7 +35,6 @@ FAULTS = {
     "asks": "input()",
     "prints": "print('\\ud800', 'x' * 3_000_000, 'the end'), os._exit(3)",
     "goes away": "os.chdir('/')",
-    "lacks GPU memory": "once('gpu') or lack_gpu_memory()",
 }
 
 DOING = """
@@ -45,8 +44,6 @@ def once(name):
     was_there = mark.exists()
     mark.touch()
     return was_there
-def lack_gpu_memory():
-    raise torch.OutOfMemoryError("CUDA out of memory")
 def faulty_model(fault="none"):
     global current
     current = fault
@@ -91,8 +88,7 @@ def test_each_fault_ends_its_own_trial_and_is_told(
     faulty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    others = ("hangs", "lacks GPU memory")
-    started(faulty, tmp_path / "r", [fault for fault in FAULTS if fault not in others])
+    started(faulty, tmp_path / "r", [fault for fault in FAULTS if fault != "hangs"])
     folder = RunFolder(Path("r"))
     run_groups(folder, groups_of(folder))
     trials = by_fault(folder)

@@ -27,25 +27,20 @@ tiny = dataclasses.replace(tiny, loss=filling)
 """
 
 
-def may_mount(folder: Path) -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    words = [*MOUNTED, "mount", "-t", "tmpfs", "none", str(folder)]
-    return subprocess.run(words, capture_output=True).returncode == 0
-
-
 @pytest.mark.slow
 def test_a_trial_that_fills_the_disk_ends_the_run_in_one_line(
     tiny_file: Path, tmp_path: Path
 ) -> None:
     small = tmp_path / "small"
     small.mkdir()
-    if not may_mount(small):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)]
+    may_mount = shutil.which("unshare") and not subprocess.run([*MOUNTED, *mount]).returncode
+    if not may_mount:
         pytest.skip("this user may not mount a disk of its own")
     tiny_file.write_text(tiny_file.read_text() + FILLING)
     run = f"{sys.executable} -m trainlab run {tiny_file}:tiny --seeds 2 --device cpu"
     script = (
-        f"mount -t tmpfs -o size=1m none {small} && {run} --no-tensorboard --out small/r\n"
+        f"{' '.join(mount)} && {run} --no-tensorboard --out small/r\n"
         "code=$?; rm small/filler; cp -r small/r kept; exit $code"
     )
     done = subprocess.run(
