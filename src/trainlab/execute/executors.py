@@ -114,7 +114,7 @@ class LocalExecutor:
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         devices = preflight(study, self._load, each_device=each_device)
         if not self._learns_here(study.workload):
-            self._load.forget_data()
+            self._load.datasets.clear()
         return devices
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:

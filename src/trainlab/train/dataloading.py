@@ -5,7 +5,6 @@ it is the same however many workers fetch and wherever a training is resumed.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count, groupby
 from typing import Any, NamedTuple
@@ -158,7 +157,8 @@ class _Epoch:
             return next(self.streamed(place))
         samples, rows = self.split.samples, self.cuts[place]
         # Put together here too: a collate function may draw.
-        with self._drawing_for(place):
+        seed = derived_seed(self.seed, FETCHES, self.number * EPOCHS_APART + place)
+        with seeded(seed, FETCHES):
             if hasattr(samples, "__getitems__"):
                 return self.split.collate(samples.__getitems__(rows))
             return self.split.collate([samples[row] for row in rows])
@@ -166,10 +166,6 @@ class _Epoch:
     def __getitems__(self, places: list[int]) -> Batch:
         """As torch's loader asks for a batch."""
         return self.fetch(*places)
-
-    def _drawing_for(self, place: int) -> AbstractContextManager[None]:
-        seed = derived_seed(self.seed, FETCHES, self.number * EPOCHS_APART + place)
-        return seeded(seed, FETCHES)
 
     def _by_workers(self, first: int) -> Iterator[Batch]:
         loader: DataLoader[Any] = DataLoader(

@@ -29,7 +29,7 @@ class Loader:
         self._workloads = dict(given or {})
         self.sent = dict(sent or {})
         self._code = code
-        self._datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
+        self.datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference. What its file draws as it is imported,
@@ -50,10 +50,6 @@ class Loader:
         """Whether the code of a workload is another than when the run began."""
         return self._code not in (None, self.workload(reference).code)
 
-    def forget_data(self) -> None:
-        """Other processes train with it: this one has only checked it."""
-        self._datasets.clear()
-
     def data(self, reference: str, settings: TrainSpec) -> Dataset:
         """The workload's data as the settings ask for it: so many training samples of it, a part of them
         held out. What it draws itself is the same for every trial and seed."""
@@ -61,17 +57,17 @@ class Loader:
         options = json.dumps(settings.data_options, sort_keys=True)
         which = f"{choice} {options}"
         whole, fewer = (reference, which, None, 0.0), (reference, which, num_train, 0.0)
-        if whole not in self._datasets:
+        if whole not in self.datasets:
             with seeded(0, "data"):
-                self._datasets[whole] = _data_of(
+                self.datasets[whole] = _data_of(
                     self.workload(reference), choice, settings.data_options
                 )
-        if fewer not in self._datasets and num_train is not None:
-            self._datasets[fewer] = _with_fewer(self._datasets[whole], num_train)
+        if fewer not in self.datasets and num_train is not None:
+            self.datasets[fewer] = _with_fewer(self.datasets[whole], num_train)
         key = (reference, which, num_train, share)
-        if key not in self._datasets:
-            self._datasets[key] = _with_held_out(self._datasets[fewer], share)
-        return self._datasets[key]
+        if key not in self.datasets:
+            self.datasets[key] = _with_held_out(self.datasets[fewer], share)
+        return self.datasets[key]
 
 
 def _with_fewer(whole: Dataset, num_train: int) -> Dataset:

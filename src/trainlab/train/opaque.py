@@ -39,17 +39,12 @@ def compiled_functions(model: nn.Module, path: str = "") -> Iterator[tuple[str, 
     for class_ in reversed(type(model).__mro__):
         held |= vars(class_)
     for name, value in (held | vars(model)).items():
-        if _is_compiled_function(value):
+        is_function = callable(value) and not isinstance(value, nn.Module | type)
+        marks = getattr(value, "__dict__", {}) if is_function else {}
+        if "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable"):
             yield f"{path}.{name}" if path else name, model, name
     for name, child in model.named_children():
         yield from compiled_functions(child, f"{path}.{name}" if path else name)
-
-
-def _is_compiled_function(value: object) -> bool:
-    if isinstance(value, nn.Module | type) or not callable(value):
-        return False
-    marks = getattr(value, "__dict__", {})
-    return "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable")
 
 
 def opaque_names(model: nn.Module) -> list[str]:

@@ -213,15 +213,8 @@ def repeated(
 ) -> Callable[[], None]:
     """A step that is run many times: on a GPU it is captured here, and each run of it queues the graph.
     `changes` is all that a step changes, `generators` are those it draws from."""
-    return _captured(step, device, changes, generators).replay if device.type == "cuda" else step
-
-
-def _captured(
-    step: Callable[[], None],
-    device: torch.device,
-    changes: Sequence[Tensor],
-    generators: Sequence[torch.Generator],
-) -> torch.cuda.CUDAGraph:
+    if device.type != "cuda":
+        return step
     with torch.no_grad():
         kept = [tensor.clone() for tensor in changes]
     graph = torch.cuda.CUDAGraph()
@@ -247,7 +240,7 @@ def _captured(
         raise Unsuited("not_capturable", reason=reason_of(error)) from error
     finally:
         restore(changes, kept)
-    return graph
+    return graph.replay
 
 
 def restore(tensors: Iterable[Tensor], kept: Iterable[Tensor]) -> None:

@@ -63,6 +63,8 @@ class ProgramSession:
         self._done = 0
         self._num_changes = 0
         """Of the learning rates, since the start."""
+        # vmap warns where it runs an operator trial by trial; what that costs is measured instead.
+        warnings.filterwarnings("ignore", message="There is a performance drop")
         num_samples, size = self._batches.num_samples, self._batches.batch_size
         self._num_full, rest = divmod(num_samples, size)
         with torch.random.fork_rng(devices=[self._device] if self._device.type == "cuda" else []):
@@ -124,15 +126,14 @@ class ProgramSession:
         first, batches, watch = self._done, self._batches, self._watch
         if watch is not None:
             watch.go_on([member.progress.state == "running" for member in self._members])
-        with _quiet_vmap():
-            while left := first + num_steps - self._done:
-                # Steps of one batch size, up to where the watch must be asked.
-                num_full = self._num_full - self._done
-                count = min(left, num_full) if num_full > 0 else 1
-                if watch is not None:
-                    count = watch.next_steps(count)
-                self._run(batches.size_of(self._done), count)
-                self._done += count
+        while left := first + num_steps - self._done:
+            # Steps of one batch size, up to where the watch must be asked.
+            num_full = self._num_full - self._done
+            count = min(left, num_full) if num_full > 0 else 1
+            if watch is not None:
+                count = watch.next_steps(count)
+            self._run(batches.size_of(self._done), count)
+            self._done += count
         for member in self._members:
             if member.progress.state == "running":
                 member.progress.steps_done += num_steps
@@ -224,8 +225,7 @@ class ProgramSession:
         del dry
         if self._num_full:
             full = self._steps[full_size]
-            with _quiet_vmap():
-                self._full = repeated(full, device, self._changes(), self._generators)
+            self._full = repeated(full, device, self._changes(), self._generators)
         if self._watch is not None:
             self._watch.opened()
 
@@ -249,7 +249,7 @@ class ProgramSession:
             if self._watch is not None:
                 with self._watch.reference(rows.shape[1]) as forward:
                     dry_step(self._setups[0], rows[0], forward)
-            with _faults_of_program(), _quiet_vmap(), self._drawing(epoch=1):
+            with _faults_of_program(), self._drawing(epoch=1):
                 losses, _, gradients = step.run(rows)
         finally:
             restore(buffers, kept)
@@ -278,14 +278,6 @@ def _faults_of_program() -> Iterator[None]:
         raise
     except Exception as error:
         raise Unsuited("not_vectorisable", reason=reason_of(error)) from error
-
-
-@contextmanager
-def _quiet_vmap() -> Iterator[None]:
-    """vmap warns where it runs an operator trial by trial; what that costs is measured instead."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="There is a performance drop")
-        yield
 
 
 class ProgramEngine:
