@@ -10,7 +10,7 @@ from torch import nn
 
 from trainlab.spec import TrainSpec
 from trainlab.train.engines.lane_updates import LaneUpdate, update_key
-from trainlab.train.optimizers import make_optimizer, make_schedule
+from trainlab.train.optimizers import Rates, make_optimizer, make_schedule
 
 NUM_STEPS, NUM_NUMBERS = 25, 7
 share = st.floats(0.05, 0.99)
@@ -59,18 +59,6 @@ def reference(spec: TrainSpec, start: torch.Tensor, gradients: torch.Tensor) -> 
     return parameter.detach()
 
 
-def rates(spec: TrainSpec) -> list[float]:
-    """The learning rate of each of five epochs, as torch's schedule gives it."""
-    optimizer = make_optimizer(spec, [nn.Parameter(torch.zeros(1))], torch.device("cpu"))
-    schedule, found = make_schedule(spec, optimizer, spec.epochs), []
-    for _ in range(5):
-        found.append(float(optimizer.param_groups[0]["lr"]))
-        optimizer.step()
-        if schedule is not None:
-            schedule.step()
-    return found
-
-
 @settings(max_examples=15, deadline=None)
 @given(specs=st.lists(trials(), min_size=1, max_size=6), seed=st.integers(0, 999))
 @pytest.mark.slow
@@ -84,10 +72,13 @@ def test_every_optimizer_and_option_moves_as_torch_does(specs: list[TrainSpec], 
     start, gradients = drawn(len(specs), NUM_NUMBERS), drawn(NUM_STEPS, len(specs), NUM_NUMBERS)
     parameters = start.clone()
     update = LaneUpdate(specs, parameters)
-    by_epoch = list(zip(*map(rates, specs), strict=True))
-    for number in range(NUM_STEPS):
-        update.set_rates(by_epoch[number // 5])
-        update.step(gradients[number].clone())
+    rates = [Rates(spec) for spec in specs]
+    for number, gradient in enumerate(gradients, start=1):
+        update.set_rates([one.current for one in rates])
+        update.step(gradient.clone())
+        if number % 5 == 0:
+            for one in rates:
+                one.change()
     for lane, spec in enumerate(specs):
         expected = reference(spec, start[lane], gradients[:, lane])
         assert torch.allclose(parameters[lane], expected, rtol=1e-6, atol=1e-9), spec

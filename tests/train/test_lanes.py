@@ -1,6 +1,5 @@
 """Many trials as one program: each learns what it learns by itself, whatever runs beside it."""
 
-import copy
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -238,23 +237,6 @@ class Noisy(nn.Module):
         return logits
 
 
-class Averaging(nn.Module):
-    """Is tested with an average of its weights, which is what they are at first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = nn.Linear(8, 3)
-        self.average = copy.deepcopy(self.last).requires_grad_(False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if not self.training:
-            return self.average(inputs)  # type: ignore[no-any-return]
-        with torch.no_grad():
-            for mean, own in zip(self.average.parameters(), self.last.parameters(), strict=True):
-                mean.lerp_(own, 0.1)
-        return self.last(inputs)  # type: ignore[no-any-return]
-
-
 class Deciding(nn.Module):
     """Takes one way or the other, by what it sees."""
 
@@ -375,7 +357,6 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "gradient hook": (hooked, "not_hooked"),
     "mirrored weights": (Mirrored, "not_apart"),
     "frozen teacher": (Teaching, "not_stateless"),
-    "average of the weights": (Averaging, "not_stateless"),
     "bf16 parameters": (Brief, "not_real"),
     "batch norm before what lanes refuse": (
         lambda: nn.Sequential(

@@ -11,7 +11,6 @@ from torch import nn
 
 from training import HomedSetup, MakeSetup, run_test_set, train
 from trainlab.data.dataset import Split
-from trainlab.machine.device import pick_device
 from trainlab.record.schema import note
 from trainlab.train.callbacks import Instrument, Moments, Point, Progress, TrialView
 from trainlab.train.seeds import data_order, derived_seed
@@ -144,7 +143,9 @@ def test_the_test_set_does_not_depend_on_its_batch_size(make_setup: MakeSetup) -
     assert pieces["loss"] == pytest.approx(whole["loss"], rel=1e-6)
 
 
-def test_points_count_samples_and_steps(make_setup: MakeSetup) -> None:
+def test_points_count_samples_and_steps_and_an_epoch_has_their_weighted_means(
+    make_setup: MakeSetup,
+) -> None:
     diary = Diary()
     train(make_setup(epochs=2, batch_size=10, log_every_steps=4), Moments([diary]), Progress())
     counted = [(point.kind, point.step, point.samples) for point in diary.points]
@@ -152,6 +153,9 @@ def test_points_count_samples_and_steps(make_setup: MakeSetup) -> None:
         *(("step", 4, 40), ("step", 8, 80), ("step", 11, 103), ("epoch", 11, 103)),
         *(("step", 15, 143), ("step", 19, 183), ("step", 22, 206), ("epoch", 22, 206)),
     ]
+    losses = [point.metrics["train/loss"] for point in diary.points[:4]]
+    mean = sum(w * loss for w, loss in zip((40, 40, 23), losses[:3], strict=True)) / 103
+    assert losses[3] == pytest.approx(mean, rel=1e-12)
 
 
 def test_without_gradient_resets_gradients_pile_up(make_setup: MakeSetup) -> None:
@@ -230,13 +234,6 @@ def test_times_come_from_the_clock_around_the_epoch(make_setup: MakeSetup) -> No
     # Ticks: training begins 0, the one point 1, training over 2, test begins 3, test over 4.
     assert dict(epoch.times_s) == {"train_s": 2.0, "test_s": 1.0, "time_s": 3.0}
     assert progress.total_s == 3.0
-
-
-def test_auto_picks_an_accelerator_only_where_there_is_one() -> None:
-    expected = "cuda" if torch.cuda.is_available() else "cpu"
-    if torch.backends.mps.is_available():
-        expected = "mps"
-    assert pick_device("auto").type == expected
 
 
 def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: MakeSetup) -> None:

@@ -18,8 +18,11 @@ def add(meter: Meter, loss: Tensor, outputs: Tensor, targets: Tensor) -> None:
     meter.add(StepOutcome(loss, outputs, targets, len(targets)))
 
 
-def test_means_weigh_samples_not_batches() -> None:
+def test_means_weigh_samples_not_batches_and_a_reset_forgets() -> None:
     meter = Meter({"accuracy": accuracy}, CPU)
+    add(meter, torch.tensor(1e30), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
+    assert meter.means().first_bad_step is None, "only training losses explode"
+    meter.reset()
     add(meter, torch.tensor(1.0), torch.tensor([[1.0, 0.0]] * 3), torch.tensor([0, 0, 1]))
     add(meter, torch.tensor(5.0), torch.tensor([[0.0, 1.0]]), torch.tensor([1]))
     means = {"loss": (3 * 1.0 + 1 * 5.0) / 4, "accuracy": 3 / 4}
@@ -89,21 +92,6 @@ def test_a_loss_explodes_relative_to_the_first_and_to_one(
             assert means.bad_loss == pytest.approx(half[means.first_bad_step - 1])
     found = [2 * half + step for half, step in enumerate(steps) if step is not None]
     assert (found[0] if found else None) == bad
-
-
-def test_only_training_losses_explode() -> None:
-    meter = Meter({}, CPU)
-    for loss in (1.0, 1e30):
-        add(meter, torch.tensor(loss), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    assert meter.means().first_bad_step is None
-
-
-def test_reset_forgets() -> None:
-    meter = Meter({}, CPU)
-    add(meter, torch.tensor(math.nan), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    meter.reset()
-    add(meter, torch.tensor(2.0), torch.zeros(1, 2), torch.zeros(1, dtype=torch.long))
-    assert meter.means() == Means({"loss": 2.0}, 1, 1, None)
 
 
 @pytest.mark.parametrize(
