@@ -16,8 +16,6 @@ from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
-LARGEST_STUDY = 100_000
-"""Trials; more would not fit into memory before the first one begins."""
 COSTS = ("train/sample_us", "inference/sample_us")
 DATA_KINDS = ("full", "bundled")
 """The data whose noise a study can state."""
@@ -38,7 +36,10 @@ def resolve(
     """
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
-    check_number(_count_cells(question), many=many, where=where)
+    # Every cell is a trial or more: known before a huge grid is laid out.
+    counts = [len(levels) for levels in question.vary.values()]
+    grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
+    check_number(grid + len(question.cells), many=many, where=where)
     problems = [*_metric_problems(question, facts), *_repetition_problems(question)]
     try:
         cells, same_as_base = layout_of(
@@ -46,8 +47,12 @@ def resolve(
         )
     except SpecError as error:
         raise SpecError([*problems, *error.problems], where) from None
-    # Counted before seeds are listed or trials made: a number of them is soon written.
-    check_number(_count_trials(question, len(cells)), many=many, where=where)
+    # With every seed that may be added, before seeds are listed: a number of them is soon written. Further
+    # processes are limited by time, and not counted.
+    given = question.seeds if isinstance(question.seeds, int) else len(question.seeds)
+    num_seeds = max(given, question.max_seeds) if question.until_decided else given
+    num_trials = count_trials(len(cells), num_seeds, learn=question.learn, cost=question.cost)
+    check_number(num_trials, many=many, where=where)
     for cell in cells:
         problems += facts.problems(cell.settings)
         if cell.settings.processes > 1 and question.cost and "inference" in question.cost.modes:
@@ -106,30 +111,11 @@ def _on_devices(question: Question, devices: Sequence[str]) -> Question:
     return question.model_copy(update={"vary": vary, "settings": settings})
 
 
-def _count_cells(question: Question) -> int:
-    """At least so many trials are planned; known before a huge grid is laid out."""
-    counts = [len(levels) for levels in question.vary.values()]
-    grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
-    return grid + len(question.cells)
-
-
-def _count_trials(question: Question, num_cells: int) -> int:
-    """With every seed that may be added; further processes are limited by time, and not counted."""
-    given = question.seeds if isinstance(question.seeds, int) else len(question.seeds)
-    num_seeds = max(given, question.max_seeds) if question.until_decided else given
-    return count_trials(num_cells, num_seeds, learn=question.learn, cost=question.cost)
-
-
 def check_number(count: int, *, many: bool, where: str = "") -> None:
-    """SpecError where so many trials are planned only when asked for twice, or never."""
-    if count <= MOST_TRIALS or (many and count <= LARGEST_STUDY):
-        return
-    planned = f"plans {count:,} trials or more, but"
-    if many:
-        rule = f"{LARGEST_STUDY:,} is the most; split it into several studies"
-    else:
+    """SpecError where so many trials are planned only when asked for twice."""
+    if count > MOST_TRIALS and not many:
         rule = f"{MOST_TRIALS} is the limit; vary less, or add --yes (in Python many=True)"
-    raise SpecError([f"{planned} {rule}"], where)
+        raise SpecError([f"plans {count:,} trials or more, but {rule}"], where)
 
 
 def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:

@@ -51,7 +51,7 @@ def whole(tmp_path: Path) -> Path:
 
 
 def test_damaged_runs_are_shown_or_refused_in_a_line(whole: Path) -> None:
-    check_damaged(whole, 15, seed=1)
+    check_damaged(whole, 8, seed=1)
 
 
 @pytest.mark.full

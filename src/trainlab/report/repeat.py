@@ -125,11 +125,9 @@ def _grid(study: Study) -> dict[str, list[Scalar]]:
     factors: dict[str, list[Scalar]] = {}
     for cell in study.cells:
         for name, level in cell.levels.items():
-            levels = factors.setdefault(name, [])
-            if repr(level) not in map(repr, levels):
-                levels.append(level)
-    grid = [repr(sorted(levels.items())) for levels in combinations(factors, "grid")]
-    return factors if grid == [repr(sorted(cell.levels.items())) for cell in study.cells] else {}
+            factors[name] = list(dict.fromkeys([*factors.get(name, ()), level]))
+    is_grid = combinations(factors, "grid") == [cell.levels for cell in study.cells]
+    return factors if is_grid else {}
 
 
 def _lines(values: Mapping[str, Any]) -> Iterator[str]:
@@ -196,7 +194,13 @@ def repeat_section(data: RunData, words: Words) -> Section:
         if package != "trainlab"
     )
     changed = overridden_text(record, data.evidence.study, words)
-    intro = "repeat_intro" if data.evidence.study.script is None else "repeat_intro_script"
+    study = data.evidence.study
+    intro, study_files = "repeat_intro_script", list[Listing]()
+    if study.script is None:  # of a script its command is all that a study file could say
+        intro, study_files = (
+            "repeat_intro",
+            [Listing(words("repeat_file"), study_file(study), "toml")],
+        )
     return Section(
         "repeat",
         words("repeat"),
@@ -204,17 +208,10 @@ def repeat_section(data: RunData, words: Words) -> Section:
             Paragraph(words(intro, version=record.trainlab)),
             *([] if changed is None else [Paragraph(changed)]),
             Listing(words("repeat_command"), typed_command(record.command), "sh"),
-            *_study_file(data.evidence.study, words),
+            *study_files,
             Listing(words("repeat_versions"), pins),
         ),
     )
-
-
-def _study_file(study: Study, words: Words) -> tuple[Listing, ...]:
-    """None for a script: its command is all that a study file could say."""
-    if study.script is not None:
-        return ()
-    return (Listing(words("repeat_file"), study_file(study), "toml"),)
 
 
 def typed_command(command: str) -> str:

@@ -336,18 +336,17 @@ def _value_problems(
     yield from field_problems(TrainSpec, settings)
     varied = {name: levels for name, levels in vary.items() if isinstance(levels, list | tuple)}
     yield from level_problems(varied)
-    for name, levels in varied.items():
-        for index, level in enumerate(levels):
-            yield from _level_problems(f"vary.{name}[{index}]", name, level)
+    placed = [
+        (f"vary.{name}[{index}]", name, level)
+        for name, levels in varied.items()
+        for index, level in enumerate(levels)
+    ]
     for index, cell in enumerate(cells):
         if isinstance(cell, Mapping):
-            for name, level in cell.items():
-                yield from _level_problems(f"cells[{index}].{name}", name, level)
-
-
-def _level_problems(place: str, name: str, level: Any) -> Iterator[str]:
-    name = _with_options(name)
-    is_setting = name.partition(".")[0] in OF_WORKLOADS
-    if is_setting and level != EACH_DEVICE and isinstance(level, Scalar):
-        for problem in field_problems(TrainSpec, with_levels({}, {name: level})):
-            yield f"{place}: got {problem.partition('got ')[2]}"
+            placed += [(f"cells[{index}].{name}", name, level) for name, level in cell.items()]
+    for place, name, level in placed:
+        full_name = _with_options(name)
+        is_setting = full_name.partition(".")[0] in OF_WORKLOADS
+        if is_setting and level != EACH_DEVICE and isinstance(level, Scalar):
+            for problem in field_problems(TrainSpec, with_levels({}, {full_name: level})):
+                yield f"{place}: got {problem.partition('got ')[2]}"
