@@ -83,7 +83,7 @@ def cells_beside(a: Evidence, b: Evidence) -> list[str]:
 
 def test_cells_on_both_devices_are_compared_device_by_device(tmp_path: Path) -> None:
     both = {"batch_size": (1, 4), "device": ("cpu", "cuda")}
-    a, b = run(tmp_path, "a", vary=both), run(tmp_path, "b", vary=both)
+    a, b = (run(tmp_path, name, vary=both, seeds=1) for name in "ab")
     assert cells_beside(a, b) == [
         "batch_size=1,device=cpu",
         "batch_size=1,device=cuda",
@@ -93,8 +93,8 @@ def test_cells_on_both_devices_are_compared_device_by_device(tmp_path: Path) -> 
 
 
 def test_a_laptops_cell_is_laid_beside_each_device_of_a_server(tmp_path: Path) -> None:
-    laptop = run(tmp_path, "a", vary={"batch_size": (1, 4)}, settings={"device": "cpu"})
-    server = run(tmp_path, "b", vary={"batch_size": (1, 4), "device": ("cpu", "cuda")})
+    laptop = run(tmp_path, "a", vary={"batch_size": (1, 4)}, settings={"device": "cpu"}, seeds=1)
+    server = run(tmp_path, "b", vary={"batch_size": (1, 4), "device": ("cpu", "cuda")}, seeds=1)
     told = [f"batch_size={size},device={device}" for size in (1, 4) for device in ("cpu", "cuda")]
     assert cells_beside(laptop, server) == cells_beside(server, laptop) == told
     assert "device: cpu against cuda" in map(str, side_by_side(laptop, server).confounds)
