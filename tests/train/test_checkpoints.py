@@ -210,7 +210,7 @@ def assert_same(ours: RunFolder, theirs: RunFolder) -> None:
         ("eager", "restless", {"keep_best": True, "val_fraction": 0.3, "lr": 2.0}),
         ("eager", "carried", {}),
         ("eager", "two", {}),
-        ("graphed", "lanes", {"optimizer": "rmsprop"}),
+        pytest.param("graphed", "lanes", {"optimizer": "rmsprop"}, marks=pytest.mark.slow),
         ("lanes", "lanes", {"optimizer": "adagrad", "schedule": "cosine", "seeds": 2}),
         pytest.param("graphed", "lanes", {"device": "cuda"}, marks=ON_A_GPU),
         pytest.param("lanes", "lanes", {"device": "cuda", "seeds": 2}, marks=ON_A_GPU),

@@ -38,8 +38,9 @@ def step(model: nn.Module, batch: Any, label_smoothing: float = 0.0) -> Tensor:
 BY_STEP = {"loss": None, "step": step}
 
 
-@pytest.mark.parametrize("engine", ["eager", "tuned", "lanes"])
-@pytest.mark.parametrize("fields", [{}, BY_STEP], ids=["loss", "step"])
+@pytest.mark.parametrize(
+    ("fields", "engine"), [({}, "tuned"), ({}, "lanes"), (BY_STEP, "eager")], ids=str
+)
 def test_a_parameter_of_the_loss_is_varied(
     fields: dict[str, Any], engine: str, tmp_path: Path
 ) -> None:
