@@ -30,12 +30,8 @@ GRAPH = ("Graph diff:", "graph(")
 
 
 def said_by(error: BaseException) -> str:
-    """What an error says, shortened; it may be of a class that cannot say it."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  the user's code, which may raise anything
-        return "(its message cannot be shown)"
-    text = writable(text)
+    """What an error says, shortened."""
+    text = writable(str(error))
     return text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]} … ({len(text):,} letters)"
 
 

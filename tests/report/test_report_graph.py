@@ -120,11 +120,9 @@ def test_layers_that_were_timed_are_shown_rather_than_those_that_were_only_calle
 ) -> None:
     folder = rich_run(tmp_path / "run")
     traced(folder)
-    _, drawing, table = section_of(report_of(run_data(folder)), "network").blocks
-    assert isinstance(drawing, Drawing)
-    assert "fc1" in drawing.svg
-    assert isinstance(table, Table)
-    assert "share" in [column.heading for column in table.columns]
+    shown = repr(section_of(report_of(run_data(folder)), "network"))
+    assert "fc1" in shown
+    assert "conv" not in shown
 
 
 def test_letters_can_be_read_where_a_chain_fills_the_width_of_a_page() -> None:

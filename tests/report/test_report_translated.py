@@ -10,9 +10,7 @@ from rich_run import rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, probe_line, write_probes
 from trainlab.analysis.document import Document, Figure, Listing
-from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.trial_record import DataRecord
 from trainlab.report.contents import report_of
 from trainlab.spec.probe import REDUCERS, Quantity
 from trainlab.words import LANGUAGES
@@ -50,30 +48,19 @@ def add_probes(folder: RunFolder) -> None:
             write_probes(folder.trial(trial.id), lines)
 
 
-def smaller(trial: Trial) -> DataRecord:
-    size = 96 if trial.settings.batch_size == 64 else 960
-    return DATA.model_copy(update={"num_train": size, "is_subset": size < 960})
-
-
-def became(trial: Trial) -> dict[str, Any]:
-    is_other = trial.settings.batch_size == 64
-    return {"threads": 2 if is_other else 1, "shuffle": None if is_other else True}
-
-
-def gone(trial: Trial) -> str:
-    states = {7: "diverged", 8: "interrupted"}
-    return states.get(trial.seed, "done") if trial.kind == "learn" else "done"
-
-
 @pytest.fixture(scope="module", params=LANGUAGES)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Document:
     """Of a run with confounds, probes, trials gone wrong and shaky measurements."""
+    states = {7: "diverged", 8: "interrupted"}
+    subset = DATA.model_copy(update={"num_train": 96, "is_subset": True})
     folder = rich_run(
         tmp_path_factory.mktemp("told") / "run",
         study=rich_study(title=""),
-        data=smaller,
-        resolved=became,
-        state=gone,
+        data=lambda trial: subset if trial.settings.batch_size == 64 else DATA,
+        resolved=lambda trial: (
+            {"threads": 2, "shuffle": None} if trial.settings.batch_size == 64 else {}
+        ),
+        state=lambda trial: states.get(trial.seed, "done") if trial.kind == "learn" else "done",
         step_ms=lambda trial, process: 1.0 + process,
     )
     add_probes(folder)

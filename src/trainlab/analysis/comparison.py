@@ -26,7 +26,7 @@ from trainlab.analysis.operators import operator_table
 from trainlab.analysis.tables import name, table_of, value
 from trainlab.errors import RecordError
 from trainlab.record.trial_record import TrialRecord
-from trainlab.spec.facts import is_builtin
+from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
@@ -155,7 +155,9 @@ def _same_builtin_code(first: Evidence, second: Evidence) -> bool:
         for trial in run.trials
         if trial.state in ENDED_WELL
     }
-    return is_builtin(first.study.workload) and len(codes) == 1 and None not in codes
+    workload = first.study.workload
+    is_own = ":" in workload or workload.endswith(AS_OBJECT) or is_script(workload)
+    return not is_own and len(codes) == 1 and None not in codes
 
 
 def _matched(ids_a: Sequence[str], ids_b: Sequence[str]) -> list[CellPair]:

@@ -11,12 +11,6 @@ AS_OBJECT = " (given as an object)"
 """Ends the name of a workload that was given from Python, and that no other process finds by its name."""
 
 
-def is_builtin(reference: str) -> bool:
-    """Whether a workload, as a study names it, is part of trainlab and not the user's own."""
-    is_own = ":" in reference or reference.endswith(AS_OBJECT) or is_script(reference)
-    return not is_own
-
-
 def is_script(reference: str) -> bool:
     """Whether what a study names is a script that is watched, and no workload."""
     return reference.endswith(".py")
