@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from trainlab.machine.device import synchronize
-from trainlab.measure.steps import Stopwatch, stopwatch_for, timed_ms
+from trainlab.measure.steps import Stopwatch, timed_ms
 from trainlab.stats.means import median_interval
 
 ROUND_MS = 50.0
@@ -27,7 +27,7 @@ def paired_ratios(
     device: torch.device, base: Run, other: Run, batches: Iterator[Any], seconds: float
 ) -> list[float]:
     """How many times as long `other` takes as `base`, pair by pair, each first every other time."""
-    runs, watch, ratios = (base, other), stopwatch_for(device), list[float]()
+    runs, watch, ratios = (base, other), Stopwatch(device), list[float]()
     for run in runs * WARMUP_STEPS:
         run(next(batches))
     step_ms = timed_ms(device, partial(base, next(batches)))

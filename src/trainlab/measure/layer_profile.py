@@ -16,7 +16,7 @@ from torch import nn
 from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.measure.flops import WorkCounter
-from trainlab.measure.steps import Steps, Stopwatch, stepping, stopwatch_for, timed_ms
+from trainlab.measure.steps import Steps, Stopwatch, stepping, timed_ms
 from trainlab.record.cost_record import LayerRow, LayersRecord, ProbeCostRecord, WorkRecord
 from trainlab.record.files import temporary_folder
 from trainlab.record.run_folder import TrialFolder
@@ -154,7 +154,7 @@ def _key(call: Call) -> tuple[str, int]:
 
 def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     """Watches the first step, warms up, then alternates `active_steps` watched steps with bare ones."""
-    watch, timer = LayerWatch(setup.model), CallTimer(stopwatch_for(setup.device))
+    watch, timer = LayerWatch(setup.model), CallTimer(Stopwatch(setup.device))
     rows: list[_Row] = []
     phases_us: dict[str, list[float]] = {}
     bare_ms, watched_ms, ways = [], [], set()

@@ -15,7 +15,7 @@ from trainlab.errors import RecordError
 from trainlab.machine.device import free_bytes
 from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.machine.load import LoadMeter
-from trainlab.measure.steps import stopwatch_for
+from trainlab.measure.steps import Stopwatch
 from trainlab.record.cost_record import LimitsRecord
 from trainlab.record.files import make_folder, read_json, write_json
 from trainlab.record.schema import FORMAT, Note, note
@@ -166,7 +166,7 @@ def _best_copy(device: torch.device) -> float:
 def _fastest_s(device: torch.device, work: Work, budget_s: float) -> float:
     """The fastest of some calls after a first one, which pays for start-up; at least one."""
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        watch = stopwatch_for(device)
+        watch = Stopwatch(device)
 
         def calls_s(count: int, together: int = 1) -> list[float]:
             watch.mark("start")

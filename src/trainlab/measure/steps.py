@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -94,59 +94,35 @@ def running_steps(setup: Setup, mode: str) -> Iterator[None]:
                 yield
 
 
-class Stopwatch(Protocol):
-    """Marks moments as they pass and says afterwards how far apart they were."""
+class Stopwatch:
+    """Marks moments as they pass and says afterwards how far apart they were: of a GPU by events in its
+    stream, read once all are done, as a host clock would time the queueing."""
+
+    def __init__(self, device: torch.device) -> None:
+        if device.type not in ("cpu", "cuda"):
+            raise DeviceError(f"device: cost is measured on cpu and cuda, not yet on {device.type}")
+        self._stream = torch.cuda.current_stream() if device.type == "cuda" else None
+        self._marks: list[tuple[str, Any]] = []
+        self._spare: list[torch.cuda.Event] = []
 
     def mark(self, label: str) -> None:
         """The part of the work called `label` ends here."""
-
-    def laps_ms(self) -> list[tuple[str, float]]:
-        """Each part and its milliseconds since the mark before. Waits for the device, and resets."""
-
-
-class HostStopwatch:
-    """For the CPU: work is done when the call returns."""
-
-    def __init__(self) -> None:
-        self._marks: list[tuple[str, int]] = []
-
-    def mark(self, label: str) -> None:
-        self._marks.append((label, time.perf_counter_ns()))
-
-    def laps_ms(self) -> list[tuple[str, float]]:
-        marks, self._marks = self._marks, []
-        return [(label, (at - before) / 1e6) for (_, before), (label, at) in pairwise(marks)]
-
-
-class CudaStopwatch:
-    """For a GPU: events in its stream, read once all are done. A host clock would time the queueing."""
-
-    def __init__(self) -> None:
-        self._marks: list[tuple[str, torch.cuda.Event]] = []
-        self._spare: list[torch.cuda.Event] = []
-        self._stream = torch.cuda.current_stream()
-
-    def mark(self, label: str) -> None:
+        if self._stream is None:
+            self._marks.append((label, time.perf_counter_ns()))
+            return
         # Events are used again: making one costs more than recording it.
         event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)
         event.record(self._stream)
         self._marks.append((label, event))
 
     def laps_ms(self) -> list[tuple[str, float]]:
+        """Each part and its milliseconds since the mark before. Waits for the device, and resets."""
         marks, self._marks = self._marks, []
+        if self._stream is None:
+            return [(label, (at - before) / 1e6) for (_, before), (label, at) in pairwise(marks)]
         torch.cuda.synchronize()
-        laps = [(label, before.elapsed_time(at)) for (_, before), (label, at) in pairwise(marks)]
         self._spare += [event for _, event in marks]
-        return laps
-
-
-def stopwatch_for(device: torch.device) -> Stopwatch:
-    """The one that times this device's work rather than its queueing."""
-    if device.type == "cuda":
-        return CudaStopwatch()
-    if device.type == "cpu":
-        return HostStopwatch()
-    raise DeviceError(f"device: cost is measured on cpu and cuda, not yet on {device.type}")
+        return [(label, before.elapsed_time(at)) for (_, before), (label, at) in pairwise(marks)]
 
 
 def timed_ms(device: torch.device, work: Callable[[], object]) -> float:

@@ -31,7 +31,7 @@ from trainlab.measure.interleaved import (
     turn_steps,
     warm_ms,
 )
-from trainlab.measure.steps import Steps, Stopwatch, running_steps, stopwatch_for, timed_ms
+from trainlab.measure.steps import Steps, Stopwatch, running_steps, timed_ms
 from trainlab.record.cost_record import ColdStep, CostRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.callbacks import Instrument, Phase
@@ -105,7 +105,7 @@ class StepTimer:
 
     def __init__(self, setup: Setup, spec: CostSpec) -> None:
         self._setup, self._spec = setup, spec
-        self._watch, self._cold = stopwatch_for(setup.device), ColdWatch(setup.device)
+        self._watch, self._cold = Stopwatch(setup.device), ColdWatch(setup.device)
         self._steps = Steps(setup, spec.mode)
         if self._steps.shows_phases:
             self._marked = self._steps.watched_by([PhaseMarks(self._watch)])

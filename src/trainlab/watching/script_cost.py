@@ -33,7 +33,7 @@ from trainlab.measure.interleaved import (
     warm_ms,
 )
 from trainlab.measure.operator_profile import END_OF, END_OF_STEP, Tally, add_chunk, profiler_for
-from trainlab.measure.steps import Stopwatch, stopwatch_for
+from trainlab.measure.steps import Stopwatch
 from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
@@ -119,7 +119,7 @@ class Turns:
         # The first step of the process, without the start of the script.
         self._warmup_ms = [sum(self._tracer.steps_ns[-1]) / 1e6 + waited_ms]
         self._tracer.trace_lightly(True)
-        self._stopwatch = stopwatch_for(self.device)
+        self._stopwatch = Stopwatch(self.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
             not is_warm(self._warmup_ms[1:]) and time.monotonic() < deadline_s
@@ -289,7 +289,7 @@ class WholeTurns(Turns):
             self._since_s = None
 
 
-class _Marks:
+class _Marks(Stopwatch):
     """Leaves a named mark in the profile where a part ends."""
 
     def mark(self, label: str) -> None:
@@ -309,7 +309,7 @@ def profiled_window(
         yield
     device = torch.device(tracer.device)
     tracer.trace_lightly(True)
-    stopwatch = stopwatch_for(device)
+    stopwatch = Stopwatch(device)
     stopwatch.mark("start")
     for _ in range(cost.active_steps):
         yield
@@ -318,7 +318,7 @@ def profiled_window(
     # A test in between would make a step many times as long.
     usual_ms = statistics.median(bare_ms)
     tracer.trace_lightly(False)
-    tracer.timeline.stopwatch = _Marks()
+    tracer.timeline.stopwatch = _Marks(device)
     profiler = profiler_for(device, by_shape=cost.by_shape)
     profiler.__enter__()
     for _ in range(cost.active_steps + 1):
