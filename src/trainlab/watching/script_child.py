@@ -230,10 +230,6 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
         return _left(0)
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
-    except KeyboardInterrupt as error:
-        interrupts.ignore()
-        failure = raised_by(error, "script", order.path)
-        return {"ended": "interrupted", "failure": failure.model_dump()}
     except SystemExit as end:
         ended = _left(end.code)
         if isinstance(end.code, str):

@@ -1,10 +1,9 @@
-"""Forks; the other process trains, too, and ends as a script does. Then a thread goes on by itself."""
+"""Forks; the other process trains, too, and ends as a script does. Then this one leaves by os._exit, as
+scripts do whose libraries hang at the end."""
 
 import os
 import sys
-import threading
 import time
-from pathlib import Path
 
 import torch
 
@@ -20,11 +19,6 @@ def train(steps):
         optimizer.step()
 
 
-def speak_last():
-    time.sleep(0.5)
-    Path("last.txt").write_text("heard")
-
-
 train(3)
 other = os.fork()
 if other == 0:
@@ -33,4 +27,4 @@ if other == 0:
     sys.exit(0)
 os.waitpid(other, 0)
 train(4)
-threading.Thread(target=speak_last).start()
+os._exit(0)

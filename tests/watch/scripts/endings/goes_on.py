@@ -11,7 +11,6 @@ from torch import nn
 parser = argparse.ArgumentParser()
 parser.add_argument("--sign", type=Path, help="a file of each rank, made after 150 updates")
 parser.add_argument("--breaks-after", type=int, default=0)
-parser.add_argument("--leaves-after", type=int, default=0, help="as if it was interrupted")
 parser.add_argument("--stays", action="store_true", help="when it is interrupted")
 parser.add_argument("--saves", action="store_true", help="when it is interrupted")
 given = parser.parse_args()
@@ -32,8 +31,6 @@ def train() -> None:
         number += 1
         if number == given.breaks_after:
             raise RuntimeError("broken")
-        if number == given.leaves_after:
-            raise KeyboardInterrupt
         if number == 150 and given.sign is not None:
             Path(f"{given.sign}{os.environ.get('RANK', 0)}").touch()
 
