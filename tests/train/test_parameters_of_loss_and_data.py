@@ -39,7 +39,7 @@ BY_STEP = {"loss": None, "step": step}
 
 
 @pytest.mark.parametrize(
-    ("fields", "engine"), [({}, "tuned"), ({}, "lanes"), (BY_STEP, "eager")], ids=str
+    ("fields", "engine"), [({}, "tuned"), ({}, "lanes"), (BY_STEP, "eager")], ids=["tuned", "lanes", "by_step"]
 )
 def test_a_parameter_of_the_loss_is_varied(
     fields: dict[str, Any], engine: str, tmp_path: Path

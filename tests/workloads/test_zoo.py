@@ -77,7 +77,7 @@ def marked(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.full)
 
 
-@pytest.mark.parametrize("name", map(marked, ZOO))
+@pytest.mark.parametrize("name", [*map(marked, ZOO)])
 def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_path: Path) -> None:
     kind = ZOO[name]
     run, learned = run_of(kind, tmp_path)
