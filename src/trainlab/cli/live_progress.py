@@ -5,7 +5,7 @@ terminal does not disturb them.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from rich.cells import cell_len
@@ -27,6 +27,7 @@ from trainlab.errors import RecordError
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
     Download,
+    RunningGroup,
     RunProgress,
     end_text,
     fitted,
@@ -37,6 +38,7 @@ from trainlab.lab.run_progress import (
 )
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
+from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
 from trainlab.words import Words
 
@@ -145,11 +147,8 @@ class StudyProgress:
     def __init__(self, console: Console, run: RunFolder, words: Words) -> None:
         self._console, self._run, self._words = console, run, words
         self._progress = RunProgress(run)
-        self._is_study = self._progress.is_study
         self._ended = {one.id for one in self._progress.trials.values() if one.is_finished}
-        self._label, self._metrics = "", list[str]()
-        self._running: dict[tuple[str, ...], str] = {}
-        """The groups that run, and what each is called."""
+        self._label, self._metrics = words("starting"), list[str]()
         self._silence = Silence()
         bar_width = 16 if console.width >= WIDE else 8
         self._room = console.width - BESIDE_LABEL - bar_width
@@ -166,7 +165,7 @@ class StudyProgress:
             refresh_per_second=2,
             disable=not console.is_terminal,
         )
-        self._task = self._bar.add_task("", total=1.0, metrics="", left="", visible=False)
+        self._task = self._bar.add_task("", total=1.0, metrics="", left="")
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -180,99 +179,87 @@ class StudyProgress:
             self._bar.stop()
 
     def _look(self) -> None:
-        for event in self._progress.new_events():
-            self._show(event)
-        left = time_left_text(self._progress.left_s(), self._words)
-        self._bar.update(self._task, completed=self._progress.share_done(), left=left)
+        progress, words = self._progress, self._words
+        for event in progress.new_events():
+            for line in self._lines(event):
+                self._print(line)
+        if progress.running or progress.num_starting:
+            self._label, self._metrics = self._what_runs()
+            self._bar.start()
+        label, metrics = fitted(self._label, self._metrics, self._room, words)
+        share, left = progress.share_done(), time_left_text(progress.left_s(), words)
+        self._bar.update(self._task, completed=share, description=label, metrics=metrics, left=left)
         if not self._console.is_terminal and self._silence.is_too_long():
-            parts = self._words.listed([*self._metrics, left])
-            self._print(f"{self._label or self._words('starting')} … {parts}")
+            self._print(f"{self._label} … {words.listed([*self._metrics, left])}")
 
-    def _show(self, event: Event) -> None:
-        words = self._words
+    def _what_runs(self) -> tuple[str, list[str]]:
+        """What runs, and its metrics: those of several groups would change places with each other. Of
+        several only how many, where their names do not fit."""
+        words, groups = self._words, list(self._progress.running.values())
+        if number := self._progress.num_starting:
+            return words("starting_several" if number > 1 else "starting_one", number=number), []
+        if len(groups) > 1:
+            count = self._count(self._progress.num_begun)
+            names = words.listed(self._name(group.trials) for group in groups)
+            if cell_len(count + names) > self._room:
+                names = words("side_by_side", number=len(groups))
+            return count + names, []
+        label, last = self._numbered(groups[0]), groups[0].last
+        if last is None:
+            return label, []
+        if (last.num_epochs or 1) > 1:
+            label = self._epoch_label(label, last)
+        train = {n[6:]: v for n, v in last.metrics.items() if n.startswith("train/")}
+        return label, metric_texts(train, words)[:2]
+
+    def _lines(self, event: Event) -> Iterator[str]:
+        """Of a study a line per trial that has ended; off a terminal also each measurement as it begins,
+        and of a single cell each epoch."""
+        words, progress = self._words, self._progress
+        is_study, is_terminal = progress.is_study, self._console.is_terminal
         match event.kind:
-            case "starting":
-                key = "starting_several" if len(event.groups) > 1 else "starting_one"
-                self._set_label(words(key, number=len(event.groups)))
-            case "group_begins":
-                self._running[event.trials] = self._count() + self._name(event.trials)
-                self._show_running()
-                is_cost = self._progress.trials[event.trials[0]].kind == "cost"
-                if is_cost and not self._console.is_terminal:
-                    self._print(self._label)
+            case "group_begins" if not is_terminal:
+                group = progress.running[event.trials]
+                if group.trials[0].kind == "cost":
+                    yield self._numbered(group)
             case "group_ends":
-                # Of a study, trials that did not reach their last epoch, or failed; the others have a line.
-                for trial_id in event.trials if self._is_study else ():
+                # Trials that did not reach their last epoch, or failed; the others have a line.
+                for trial_id in event.trials if is_study else ():
                     with suppress(RecordError):  # told when the run is read
                         if text := end_text(self._run.trial(trial_id).read(), words):
-                            self._print(f"{self._result_label(trial_id)}{words('colon')}{text}")
+                            yield f"{self._ended_label(trial_id)}{words('colon')}{text}"
                 self._ended.update(event.trials)
-                self._running.pop(event.trials, None)
-                self._show_running()
-            case "progress" | "epoch":
-                if (
-                    len(self._running) <= 1
-                ):  # metrics of several would change places with each other
-                    train = {n[6:]: v for n, v in event.metrics.items() if n.startswith("train/")}
-                    self._metrics = metric_texts(train, words)[:2]
-                    several = (event.num_epochs or 1) > 1
-                    self._update_bar(
-                        self._epoch_label(self._label, event) if several else self._label
-                    )
-                is_last = event.epoch == event.num_epochs
-                # Of a study a line per trial; of a single cell a line per epoch, off a terminal only.
-                if event.kind == "epoch" and (
-                    is_last if self._is_study else not self._console.is_terminal
-                ):
-                    self._print_epoch(event)
+            case "epoch" if is_study and event.epoch == event.num_epochs:
+                yield self._epoch_line(self._ended_label(event.trials[0]), event)
+            case "epoch" if not is_study and not is_terminal:
+                trial, group = progress.trials[event.trials[0]], progress.running.get(event.trials)
+                # Trials that train together go by their own names.
+                group = group or RunningGroup((trial,), progress.now_s, progress.num_begun)
+                yield self._epoch_line(self._epoch_label(self._numbered(group), event), event)
 
-    def _show_running(self) -> None:
-        """What runs; of several groups side by side only how many, where their names do not fit."""
-        if len(self._running) == 1:
-            self._set_label(*self._running.values())
-        elif self._running:
-            names = self._words.listed(map(self._name, self._running))
-            if cell_len(self._count() + names) > self._room:
-                names = self._words("side_by_side", number=len(self._running))
-            self._set_label(self._count() + names)
-
-    def _count(self, number: int | None = None) -> str:
-        """So many trials of all; not given: those that have begun."""
-        number, num_trials = number or self._progress.num_begun, len(self._progress.trials)
-        return f"{number}/{num_trials} " if num_trials > 1 else ""
-
-    def _name(self, trial_ids: tuple[str, ...]) -> str:
-        trials = [self._progress.trials[trial_id] for trial_id in trial_ids]
-        return group_label(trials, self._words, is_study=self._is_study)
-
-    def _result_label(self, trial_id: str) -> str:
+    def _ended_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""
         self._ended.add(trial_id)
-        return self._count(len(self._ended)) + self._name((trial_id,))
+        return self._count(len(self._ended)) + self._name([self._progress.trials[trial_id]])
+
+    def _numbered(self, group: RunningGroup) -> str:
+        return self._count(group.number) + self._name(group.trials)
+
+    def _name(self, trials: Sequence[TrialRecord]) -> str:
+        return group_label(trials, self._words, is_study=self._progress.is_study)
+
+    def _count(self, number: int) -> str:
+        """So many trials of all."""
+        num_trials = len(self._progress.trials)
+        return f"{number}/{num_trials} " if num_trials > 1 else ""
 
     def _epoch_label(self, label: str, event: Event) -> str:
         return self._words("epoch_of", label=label, epoch=event.epoch, epochs=event.num_epochs)
 
-    def _print_epoch(self, event: Event) -> None:
-        if self._is_study:
-            label = self._result_label(event.trials[0])
-        else:  # trials that train together go by their own names
-            own = self._running.get(event.trials, self._count() + self._name(event.trials))
-            label = self._epoch_label(own, event)
+    def _epoch_line(self, label: str, event: Event) -> str:
         metrics = {name: value for name, value in event.metrics.items() if "/" in name}
         texts, seconds = self._words.listed(metric_texts(metrics, self._words)), event.time_s
-        line = self._words("epoch_result", label=label, metrics=texts, seconds=f"{seconds:.1f}")
-        self._print(line)
-
-    def _set_label(self, label: str) -> None:
-        """What the bar says runs, until the next label; the metrics of what ran before are cleared."""
-        self._label, self._metrics = label, []
-        self._bar.start()
-        self._update_bar(label)
-
-    def _update_bar(self, label: str) -> None:
-        label, metrics = fitted(label, self._metrics, self._room, self._words)
-        self._bar.update(self._task, description=label, metrics=metrics, visible=True)
+        return self._words("epoch_result", label=label, metrics=texts, seconds=f"{seconds:.1f}")
 
     def _print(self, line: str) -> None:
         self._silence.restart()

@@ -95,6 +95,8 @@ class RunningGroup:
 
     trials: tuple[TrialRecord, ...]
     since_s: float
+    number: int
+    """How many trials had begun by then."""
     last: Event | None = None
     """The last that was heard of their progress."""
     base: tuple[float, float] | None = None
@@ -132,6 +134,8 @@ class RunProgress:
         self._waiting: dict[str, TrialRecord] = {}
         self._durations_s: dict[tuple[object, ...], list[float]] = {}
         self._num_side_by_side, self._begun_s = 1, 0.0
+        self.num_starting = 0
+        """Groups whose processes are being started."""
         self.learn_of(study.trials)
 
     def look(self) -> Self:
@@ -171,11 +175,14 @@ class RunProgress:
         match event.kind:
             case "group_begins":
                 trials = tuple(self.trials[one] for one in event.trials)
-                self.running[event.trials] = RunningGroup(trials, self.now_s)
-                self._begun_s = self._begun_s or self.now_s
-                self._num_side_by_side = max(self._num_side_by_side, event.num_side_by_side)
                 for one in event.trials:
                     self._waiting.pop(one, None)
+                self.running[event.trials] = RunningGroup(trials, self.now_s, self.num_begun)
+                self._begun_s = self._begun_s or self.now_s
+                self._num_side_by_side = max(self._num_side_by_side, event.num_side_by_side)
+                self.num_starting = 0
+            case "starting":
+                self.num_starting = len(event.groups)
             case "group_ends" if event.trials in self.running:
                 group = self.running.pop(event.trials)
                 each_s = (self.now_s - group.since_s) / len(group.trials)
