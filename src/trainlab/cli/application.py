@@ -3,12 +3,13 @@
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile, zip_longest
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainlab.cli import VERBS, verb_called
 from trainlab.cli.help_pages import HELP_ALL, Option, verb_page, verbs_page
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.language import split_language, spoken_language
@@ -24,11 +25,11 @@ MOST_MISTAKES = 3
 """Of the user's code that are shown; the trials' records have them all."""
 
 
-def run_command(words: Sequence[str], verbs: Mapping[str, str], find: Callable[[str], Any]) -> int:
-    """Runs a command line with these verbs, of which `find` gives one by name; its exit code."""
+def run_command(words: Sequence[str]) -> int:
+    """Runs a command line; its exit code."""
     lang = spoken_language(split_language(words)[0])
     try:
-        _call(list(words), verbs, find, lang)
+        _call(list(words), lang)
     except KeyboardInterrupt:
         tell("interrupted", lang)
         return 130
@@ -37,29 +38,26 @@ def run_command(words: Sequence[str], verbs: Mapping[str, str], find: Callable[[
     return 0
 
 
-def _call(
-    words: list[str], verbs: Mapping[str, str], find: Callable[[str], Any], lang: str
-) -> None:
+def _call(words: list[str], lang: str) -> None:
     """SystemExit with the verb's code where that is not 0."""
-    name, *words = words
-    _check_verb(name, verbs)
-    path, meaning, verb = name, verbs[name], find(name)
+    path, *words = words
+    _check_verb(path, VERBS)
+    meaning, verb = VERBS[path], verb_called(path)
     if isinstance(verb, Mapping):  # it has verbs of its own
         meanings = {own: (one.__doc__ or "").partition("\n")[0] for own, one in verb.items()}
         if words[:1] in ([], ["--help"]):
             sys.stdout.write(verbs_page(f"trainlab {path}", meaning, meanings, lang))
             raise SystemExit(0 if words else 2)
-        own, *words = words
-        _check_verb(own, verb)
-        path, meaning, verb = f"{path} {own}", meanings[own], verb[own]
+        name, *words = words
+        _check_verb(name, verb)
+        path, meaning, verb = f"{path} {name}", meanings[name], verb[name]
     options = list(verb.options())
-    asked = {"--help", HELP_ALL}.intersection(takewhile(lambda word: word != "--", words))
-    if asked:
+    own = words[: words.index("--")] if "--" in words else words
+    if "--help" in own or HELP_ALL in own:
         lines = (inspect.getdoc(verb) or "").splitlines()
         examples = [line for line in lines if line.startswith("trainlab ")]
-        page = verb_page(
-            f"trainlab {path}", meaning, options, examples, lang, everything=HELP_ALL in asked
-        )
+        is_all = HELP_ALL in own
+        page = verb_page(f"trainlab {path}", meaning, options, examples, lang, everything=is_all)
         sys.stdout.write(page)
     else:
         verb.of(_texts(path, options, words, passes_on=verb.passes_on))()
@@ -77,17 +75,8 @@ def _texts(
 ) -> dict[str, Any]:
     """What a command line gives for each option, by its key. click only splits the words; what a value must
     be is its field's to say. `passes_on`: options that are not known stay where they are."""
-    params: list[click.Parameter] = []
-    for one in options:
-        is_flag, takes_many = one.kind == "flag", one.kind == "texts"
-        if one.names:
-            name, *short = one.names
-            names = [one.key, f"{name}/{one.negative}" if is_flag else name, *short]
-            params.append(click.Option(names, is_flag=is_flag, multiple=takes_many, default=None))
-        else:
-            number = -1 if takes_many else 1
-            params.append(click.Argument([one.key], nargs=number, required=False, default=None))
     settings = {"ignore_unknown_options": passes_on, "allow_extra_args": True}
+    params = list(map(_param, options))
     command = click.Command(path, settings, params=params, add_help_option=False)
     see = f"see `trainlab {path} --help`"
     try:
@@ -107,6 +96,16 @@ def _texts(
             name = " ".join([*one.names[:1], one.metavar])
             raise SpecError([f"{path}: {name}: is required; {see}"])
     return context.params
+
+
+def _param(one: Option) -> click.Parameter:
+    is_flag, takes_many = one.kind == "flag", one.kind == "texts"
+    if not one.names:
+        number = -1 if takes_many else 1
+        return click.Argument([one.key], nargs=number, required=False, default=None)
+    name, *short = one.names
+    names = [one.key, f"{name}/{one.negative}" if is_flag else name, *short]
+    return click.Option(names, is_flag=is_flag, multiple=takes_many, default=None)
 
 
 def _with_values(words: Sequence[str], options: Sequence[Option]) -> Iterator[str]:
