@@ -5,14 +5,10 @@
     ├── WorkloadError             a workload that cannot be found or does not fit
     ├── DataError                 data that cannot be had
     │   ├── MissingFileError      a folder lacks a file of the set
-    │   ├── IdxError              a file that is not the IDX it claims to be
-    │   ├── ChecksumError         a file that is not the published one
     │   └── FetchError            a place that did not give the file
     ├── DeviceError               a device this machine or this torch lacks
     ├── MissingExtraError         an optional package that is not installed
-    ├── RecordError               a run folder that cannot be written or read
-    ├── ExportError               a server that did not take what was exported
-    └── OutputError               what is printed cannot be written
+    └── RecordError               a run folder that cannot be written or read
 
 Only the command line catches them. Anything else that escapes is our defect. A trial that fails is a
 record; from Python a TrialsFailedWarning tells of it. A signal that ends a run is an Interrupted.
@@ -79,14 +75,6 @@ class MissingFileError(DataError):
     """A folder lacks a file of the set."""
 
 
-class IdxError(DataError):
-    """A file is not a well-formed IDX file of the expected kind and size."""
-
-
-class ChecksumError(DataError):
-    """A file's content is not the published one."""
-
-
 class FetchError(DataError):
     """A mirror or package did not deliver."""
 
@@ -101,14 +89,6 @@ class MissingExtraError(TrainlabError):
 
 class RecordError(TrainlabError):
     """A run folder cannot be written or read."""
-
-
-class ExportError(TrainlabError):
-    """A server did not take what was exported to it."""
-
-
-class OutputError(TrainlabError):
-    """What is printed cannot be written."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from trainlab.cli.options import Verb, option, word
 from trainlab.cli.output import print_lines, say
-from trainlab.errors import ChecksumError, DataError, SpecError
+from trainlab.errors import DataError, SpecError
 from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
 from trainlab.studies import FOLDER
@@ -118,7 +118,7 @@ class VerifySets(OfSets):
                     else:
                         say(Console(), words("data_file_ok", **values, file=file.name))
         if faults:
-            raise ChecksumError("\n".join(faults))
+            raise DataError("\n".join(faults))
 
 
 DataVerb: Mapping[str, type[Verb]] = {"list": ListSets, "fetch": FetchSets, "verify": VerifySets}

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from trainlab.errors import ChecksumError, DataError, IdxError, MissingFileError
+from trainlab.errors import DataError, MissingFileError
 from trainlab.machine.host import cache_folder, expanded
 from trainlab.spec.base import did_you_mean, name_hint
 from trainlab.spec.settings import DATA_CHOICES
@@ -202,8 +202,8 @@ _CHUNK = 1 << 20
 def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> "Tensor":
     """The file's content as a uint8 tensor of exactly `shape`; gzip is recognised by its first bytes.
 
-    Never reads more than the expected number of bytes, whatever the file claims. Raises IdxError
-    for a malformed file and ChecksumError where `sha256` (of the uncompressed content) differs.
+    Never reads more than the expected number of bytes, whatever the file claims. DataError for
+    a malformed file, and where `sha256` (of the uncompressed content) differs.
     """
     import torch  # here: the sets are listed without it
 
@@ -217,23 +217,23 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str | None = None) -> "
             while len(content) <= limit and (chunk := stream.read(_CHUNK)):
                 content += chunk
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise IdxError(f"{path}: broken gzip ({error}); fetch it again") from None
+        raise DataError(f"{path}: broken gzip ({error}); fetch it again") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) < header:
-        raise IdxError(f"{path}: {len(content)} bytes, too short for an IDX header of {header}")
+        raise DataError(f"{path}: {len(content)} bytes, too short for an IDX header of {header}")
     start, wanted = content[:4].hex(), f"0000{UNSIGNED_BYTE:02x}{len(shape):02x}"
     if start != wanted:
-        raise IdxError(f"{path}: starts with {start}, must be {wanted}; not this IDX")
+        raise DataError(f"{path}: starts with {start}, must be {wanted}; not this IDX")
     counts = struct.unpack_from(f">{len(shape)}I", content, 4)
     if counts != shape:
         held, must = ("x".join(map(str, extents)) for extents in (counts, shape))
-        raise IdxError(f"{path}: holds {held} values, must be {must}")
+        raise DataError(f"{path}: holds {held} values, must be {must}")
     if len(content) != limit:
         fault = "cut short" if len(content) < limit else "has trailing bytes"
-        raise IdxError(f"{path}: {fault}: must be {limit} bytes")
+        raise DataError(f"{path}: {fault}: must be {limit} bytes")
     if sha256 is not None and (got := hashlib.sha256(content).hexdigest()) != sha256:
-        raise ChecksumError(
+        raise DataError(
             f"{path}: SHA-256 is {got[:12]}…, must be {sha256[:12]}…; "
             "not the published file: delete it and fetch it again"
         )

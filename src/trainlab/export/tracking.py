@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 from trainlab import __version__
 from trainlab.analysis.evidence import UNFINISHED, Evidence
 from trainlab.analysis.results import csv_of, trial_values
-from trainlab.errors import ExportError, SpecError
+from trainlab.errors import SpecError, TrainlabError
 from trainlab.export.frames import Exported, settings_of, tables_of
 from trainlab.extras import check_extra, import_extra
 from trainlab.record.files import sha256_of, temporary_folder
@@ -45,7 +44,7 @@ def export_to_server(
     folder: RunFolder, evidence: Evidence, lang: str, tracking_uri: str | None
 ) -> Exported:
     """Every trial that has ended as a run on an MLflow server, with the report; one that is there already,
-    and as the trial is, is left alone. ExportError where the server does not take it."""
+    and as the trial is, is left alone. TrainlabError where the server does not take it."""
     uri = tracking_uri or os.environ.get(VARIABLE, "")
     if not uri:
         remedy = f"give --tracking-uri, as http://127.0.0.1:5000, or set {VARIABLE}"
@@ -60,7 +59,7 @@ def export_to_server(
             return _Upload(mlflow, client, experiment, folder, evidence).all(lang, uri)
         except mlflow.MlflowException as error:
             said = " ".join(str(error).split())[:300]
-            raise ExportError(f"{uri}: MLflow says: {said}") from None
+            raise TrainlabError(f"{uri}: MLflow says: {said}") from None
 
 
 @contextmanager
@@ -75,7 +74,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_there(uri: str) -> None:
-    """ExportError where nothing answers at the address of a server; MLflow itself would try for minutes."""
+    """TrainlabError where nothing answers at the address of a server; MLflow itself would try for minutes."""
     if not uri.startswith(("http://", "https://")):
         return
     try:
@@ -83,13 +82,11 @@ def _check_there(uri: str) -> None:
             return
     except urllib.error.HTTPError:
         return  # it answers
-    except (OSError, ValueError) as error:
-        if isinstance(getattr(error, "reason", error), ssl.SSLError):
-            return  # it answers; MLflow has its own settings for certificates, and says what it got
+    except (OSError, ValueError):
         port = re.search(r":(\d+)/?$", uri)
         start = f"mlflow server --port {port[1]}" if port else "mlflow server"
         remedy = f"start one with `{start}`, or name another with --tracking-uri"
-        raise ExportError(f"{uri}: no server answers there; {remedy}") from None
+        raise TrainlabError(f"{uri}: no server answers there; {remedy}") from None
 
 
 def _experiment(client: Any, name: str, uri: str) -> str:
@@ -99,7 +96,7 @@ def _experiment(client: Any, name: str, uri: str) -> str:
         return str(client.create_experiment(name))
     if found.lifecycle_stage != "active":
         remedy = f"restore it: mlflow experiments restore -x {found.experiment_id}"
-        raise ExportError(f"{uri}: the experiment {name} is deleted there; {remedy}")
+        raise TrainlabError(f"{uri}: the experiment {name} is deleted there; {remedy}")
     return str(found.experiment_id)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from trainlab.errors import OutputError
+from trainlab.errors import TrainlabError
 
 PROC = Path("/proc")
 STATE, STARTED = 0, 19
@@ -99,7 +99,7 @@ class _LastingFile(io.FileIO):
             # Said once, not as Python ends too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             reason = error.strerror or str(error)
-            raise OutputError(f"standard output: cannot be written: {reason}") from None
+            raise TrainlabError(f"standard output: cannot be written: {reason}") from None
 
 
 def outlast_terminal() -> None:
