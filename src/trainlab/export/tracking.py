@@ -75,7 +75,7 @@ def _quiet() -> Iterator[None]:
 
 def _check_there(uri: str) -> None:
     """TrainlabError where nothing answers at the address of a server; MLflow itself would try for minutes."""
-    if not uri.startswith(("http://", "https://")):
+    """TrainlabError where nothing answers at the address of a server; MLflow would try for minutes."""
         return
     try:
         with urllib.request.urlopen(uri, timeout=PATIENCE_S):  # noqa: S310  the server that the user names
