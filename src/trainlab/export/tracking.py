@@ -74,8 +74,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_there(uri: str) -> None:
-    """TrainlabError where nothing answers at the address of a server; MLflow itself would try for minutes."""
     """TrainlabError where nothing answers at the address of a server; MLflow would try for minutes."""
+    if not uri.startswith(("http://", "https://")):
         return
     try:
         with urllib.request.urlopen(uri, timeout=PATIENCE_S):  # noqa: S310  the server that the user names
@@ -108,6 +108,7 @@ class _Upload:
     ) -> None:
         self._mlflow, self._client, self._experiment = mlflow, client, experiment
         self._folder, self._evidence = folder, evidence
+        self._name = folder.path.resolve().name
         # The same wherever the folder lies, and however many seeds are added to the run.
         record = evidence.record
         text = "\n".join((record.name, record.created, record.command))
@@ -144,18 +145,17 @@ class _Upload:
         digest = run_digests(self._folder).all
         if run is not None and run.data.tags.get("trainlab.fingerprint") == digest:
             return str(run.info.run_id)
-        made = run or self._client.create_run(
-            self._experiment, self._created_ms, self._tags(WHOLE), self._folder.path.resolve().name
-        )
+        client, tags = self._client, self._tags(WHOLE)
+        made = run or client.create_run(self._experiment, self._created_ms, tags, self._name)
         run_id = str(made.info.run_id)
         with temporary_folder() as place:
             write_report(self._evidence, place / "report", ("html",), lang)
             (place / "tables").mkdir()
             for name, table in tables_of(self._evidence, self._folder).items():
                 (place / "tables" / f"{name}.csv").write_bytes(csv_of(table))
-            self._client.log_artifacts(run_id, str(place))
-        self._client.set_tag(run_id, "trainlab.fingerprint", digest)
-        self._client.set_terminated(run_id, "FINISHED")
+            client.log_artifacts(run_id, str(place))
+        client.set_tag(run_id, "trainlab.fingerprint", digest)
+        client.set_terminated(run_id, "FINISHED")
         return run_id
 
     def _trial(self, trial: TrialRecord, parent: str, digest: str) -> None:
@@ -165,11 +165,10 @@ class _Upload:
         tags = self._tags(trial.id) | {f"trainlab.{n}": str(v) for n, v in facts.items()}
         tags["mlflow.parentRunId"] = parent
         run_id = self._client.create_run(self._experiment, begun, tags, trial.id).info.run_id
-        param = self._mlflow.entities.Param
         mode = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
         told = {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **mode}
-        params = [param(key(name), _text(value)) for name, value in told.items()]
-        self._client.log_batch(run_id, params=params)
+        for name, value in told.items():
+            self._client.log_param(run_id, key(name), _text(value))
         metrics = list(self._metrics(trial, begun))
         for start in range(0, len(metrics), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=metrics[start : start + MOST_AT_ONCE])
@@ -195,7 +194,7 @@ class _Upload:
     def _tags(self, trial: str) -> dict[str, str]:
         return {
             "trainlab.run": self._run_id,
-            "trainlab.folder": self._folder.path.resolve().name,
+            "trainlab.folder": self._name,
             "trainlab.trial": trial,
             "trainlab.version": __version__,
             "mlflow.source.name": self._evidence.record.command[:LONGEST_VALUE],
