@@ -36,11 +36,11 @@ def write_traces(folder: RunFolder, evidence: Evidence, out: Path) -> tuple[Path
         remedy = f"profile it and export that run: trainlab profile {named}"
         raise RecordError(f"{folder.path}: has no trace of a profiled step; {remedy}")
     make_folder(out)
-    steps = (_steps(folder, trial, number) for number, trial in enumerate(traced, 1))
-    curves = (_counters(folder, trial, number) for number, trial in enumerate(trained, 1))
-    paths = [_write(out / STEPS, chain.from_iterable(steps))]
-    if trained:
-        paths.append(_write(out / CURVES, chain.from_iterable(curves)))
+    paths = []
+    for name, events_of, trials in ((STEPS, _steps, traced), (CURVES, _counters, trained)):
+        if trials:
+            events = (events_of(folder, trial, number) for number, trial in enumerate(trials, 1))
+            paths.append(_write(out / name, chain.from_iterable(events)))
     return tuple(paths)
 
 
@@ -48,22 +48,19 @@ def _steps(folder: RunFolder, trial: TrialRecord, number: int) -> Iterator[Event
     """The events of a trace under numbers of its own, from time 0, its processes named by the trial."""
     events = _read(folder.trial(trial.id).trace_file)
     title = f"{trial.cell}, {trial.mode}{', trained weights' if trial.weights_of else ''}"
-    start = min((float(event["ts"]) for event in events if event.get("ph") == "X"), default=0.0)
-    pids: dict[object, int] = {}
-    names: dict[int, str] = {}
+    start = min((event["ts"] for event in events if event["ph"] == "X"), default=0.0)
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    pids = {own: number * PROCESSES + n for n, own in enumerate({e["pid"]: 0 for e in events})}
+    for own, pid in pids.items():
+        yield from _named(pid, ": ".join(filter(None, (title, names.get(own)))))
     for event in events:
-        pid = pids.setdefault(event.get("pid", 0), number * PROCESSES + len(pids))
-        if event.get("name") == "process_name":
-            names[pid] = str(event.get("args", {}).get("name", ""))
-        elif event.get("name") != "process_sort_index":
-            moved = {**event, "pid": pid}
-            if event.get("ph") != "M" and "ts" in event:
-                moved["ts"] = max(0.0, float(event["ts"]) - start)
+        if event["name"] not in ("process_name", "process_sort_index"):
+            moved = {**event, "pid": pids[event["pid"]]}
+            if event["ph"] != "M":
+                moved["ts"] = max(0.0, event["ts"] - start)
             if isinstance(event.get("id"), int):  # arrows keep to their trial
                 moved["id"] = number * FLOW_IDS + event["id"]
             yield moved
-    for pid in pids.values():
-        yield from _named(pid, ": ".join(filter(None, (title, names.get(pid)))))
 
 
 def _counters(folder: RunFolder, trial: TrialRecord, pid: int) -> Iterator[Event]:
@@ -85,11 +82,10 @@ def _named(pid: int, name: str) -> Iterator[Event]:
 
 
 def _read(path: Path) -> list[Event]:
-    """The events of a trace; RecordError where it is damaged."""
+    """The events of a trace as torch writes it; RecordError where it is damaged."""
     try:
-        trace = json.loads(gzip.decompress(read_bytes(path)))
-        events = trace["traceEvents"] if isinstance(trace, dict) else trace
-        return [event for event in events if isinstance(event, dict)]
+        events: list[Event] = json.loads(gzip.decompress(read_bytes(path)))["traceEvents"]
+        return events
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
         raise RecordError(f"{path}: is no trace; {COPY_AGAIN}") from None
 

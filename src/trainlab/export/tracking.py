@@ -74,8 +74,9 @@ def _quiet() -> Iterator[None]:
 
 
 def _check_there(uri: str) -> None:
-    """TrainlabError where nothing answers at the address of a server; MLflow would try for minutes."""
-    if not uri.startswith(("http://", "https://")):
+    """TrainlabError where nothing answers at the address of a server: MLflow itself would try for minutes.
+    What is wrong with https it says itself, and it has settings of its own for certificates."""
+    if not uri.startswith("http://"):
         return
     try:
         with urllib.request.urlopen(uri, timeout=PATIENCE_S):  # noqa: S310  the server that the user names
@@ -167,8 +168,9 @@ class _Upload:
         run_id = self._client.create_run(self._experiment, begun, tags, trial.id).info.run_id
         mode = {} if trial.mode is None else {"mode": trial.mode, "watch": trial.watch}
         told = {"workload": trial.workload, **settings_of(trial), "seed": trial.seed, **mode}
-        for name, value in told.items():
-            self._client.log_param(run_id, key(name), _text(value))
+        param = self._mlflow.entities.Param
+        params = [param(key(name), _text(value)) for name, value in told.items()]
+        self._client.log_batch(run_id, params=params)
         metrics = list(self._metrics(trial, begun))
         for start in range(0, len(metrics), MOST_AT_ONCE):
             self._client.log_batch(run_id, metrics=metrics[start : start + MOST_AT_ONCE])
