@@ -8,7 +8,8 @@ import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from operator import itemgetter
+from typing import Any, cast, get_args
 
 import numpy as np
 from scipy import special
@@ -16,14 +17,21 @@ from scipy import special
 from trainlab import __version__
 from trainlab.analysis import document
 from trainlab.analysis.document import Block, Document, Entry, Paragraph, Section, Table
+from trainlab.analysis.evidence import grouped
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.scripts import growth
 from trainlab.analysis.tables import Field, name, number, share, table_of, value
 from trainlab.errors import SpecError
-from trainlab.record import script_record
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.script_record import DiagnosisRecord, LimitName, TriedRow, WatchedRecord
+from trainlab.record.script_record import (
+    DiagnosisRecord,
+    LimitName,
+    LimitRow,
+    LimitVerdict,
+    TriedRow,
+    WatchedRecord,
+)
 from trainlab.spec import script as changes_of
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.script import ChangeName, change_parts
@@ -74,7 +82,7 @@ SURE_GAIN = 0.03
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
 MIN_BENCHES, MIN_SHARED_ROUNDS = 2, 5
-MARKS: Mapping[script_record.LimitVerdict, document.Mark] = {
+MARKS: Mapping[LimitVerdict, document.Mark] = {
     "confirmed": "different",
     "cannot tell": "cannot tell",
     "not tried": "cannot tell",
@@ -166,23 +174,22 @@ def chosen(found: Sequence[Hypothesis], most: int) -> tuple[Hypothesis, ...]:
 def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypothesis, ...]:
     """What was asked for by name: a limit, as `data`, or a change, as `threads=1`. SpecError for others."""
     limits = {one.limit: one for one in found}
-    names: tuple[LimitName, ...] = get_args(LimitName)
     picked: dict[LimitName, Hypothesis] = {}
     for text in asked:
-        if (limit := next((name for name in names if name == text), None)) is not None:
+        if text in get_args(LimitName):
+            limit = cast("LimitName", text)
             picked[limit] = limits.get(limit, Hypothesis(limit=limit, reason="not_seen"))
             continue
         if text.partition("=")[0] not in changes_of.CHANGE_NAMES:
-            known = dict.fromkeys((*names, *changes_of.CHANGE_NAMES))
+            known = dict.fromkeys((*get_args(LimitName), *changes_of.CHANGE_NAMES))
             rule = f"must be one of {', '.join(known)}{did_you_mean(text, known)}"
             raise SpecError([f"--try: got {text!r}, {rule}"])
         name, value = change_parts(text, "--try")
         if name in changes_of.WITH_NUMBER and not value.isdecimal():
             raise SpecError([f"--try: got {text!r}, must have a whole number, as {name}=1"])
-        limit = LIMIT_OF[name]
-        before = picked[limit].changes if limit in picked else ()
-        seen = limits.get(limit, Hypothesis(limit=limit))
-        picked[limit] = replace(seen, changes=(*before, text), remedies=())
+        seen = limits.get(LIMIT_OF[name], Hypothesis(limit=LIMIT_OF[name]))
+        before = picked[seen.limit].changes if seen.limit in picked else ()
+        picked[seen.limit] = replace(seen, changes=(*before, text), remedies=())
     return tuple(picked.values())
 
 
@@ -332,10 +339,7 @@ def cell_of(change: str) -> str:
 
 
 def diagnosis_of(
-    run: RunFolder,
-    watched: WatchedRecord,
-    hypotheses: Sequence[Hypothesis],
-    cores: int,
+    run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypothesis], cores: int
 ) -> DiagnosisRecord:
     """Of a run whose trials have ended."""
     timed, failures = list[Timed](), dict[str, str]()
@@ -380,7 +384,7 @@ def _limit(
     timed: Sequence[Timed],
     found: Mapping[str, CostComparison],
     failures: Mapping[str, str],
-) -> script_record.LimitRow:
+) -> LimitRow:
     def tried(change: str, *, is_remedy: bool = False) -> TriedRow:
         one = found.get(cell_of(change))
         if one is None:
@@ -389,25 +393,29 @@ def _limit(
             return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
         if hypothesis.limit == "memory":
             return growth_compared(timed, BASE, change, len(found))
-        verdict = verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN))
-        ends = {} if (both := one.ratio.interval) is None else {"low": both.low, "high": both.high}
-        known: dict[str, Any] = {"ratio": one.ratio.value, "processes": one.n, **ends}
-        known["processes_needed"] = one.processes_needed
-        return TriedRow(change=change, is_remedy=is_remedy, verdict=verdict, **known)
+        interval = one.ratio.interval
+        return TriedRow(
+            change=change,
+            is_remedy=is_remedy,
+            verdict=verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)),
+            ratio=one.ratio.value,
+            low=None if interval is None else interval.low,
+            high=None if interval is None else interval.high,
+            processes=one.n,
+            processes_needed=one.processes_needed,
+        )
 
     shown = [tried(change) for change in hypothesis.changes or ("",)]
-    remedies = [
-        tried(change, is_remedy=True)
-        for change in hypothesis.remedies
-        if cell_of(change) in found or cell_of(change) in failures
-    ]
+    measured = found.keys() | failures
+    remedies = [c for c in hypothesis.remedies if cell_of(c) in measured]
     kept = ("limit", "share", "potential", "line", "text", "number")
     about: dict[str, Any] = {field: getattr(hypothesis, field) for field in kept}
     verdict = min((one.verdict for one in shown), key=RANKS.index)
-    return script_record.LimitRow(verdict=verdict, tried=[*shown, *remedies], **about)
+    rows = [*shown, *(tried(change, is_remedy=True) for change in remedies)]
+    return LimitRow(verdict=verdict, tried=rows, **about)
 
 
-def _rank(row: script_record.LimitRow) -> tuple[int, int, float]:
+def _rank(row: LimitRow) -> tuple[int, int, float]:
     """What is shown first: a leak ends a training altogether; a larger batch changes what is learned, and
     comes after what does not."""
     ratios = [one.ratio for one in row.tried if one.ratio is not None and not one.is_remedy]
@@ -415,7 +423,7 @@ def _rank(row: script_record.LimitRow) -> tuple[int, int, float]:
     return RANKS.index(row.verdict), {"memory": -1, "batch_size": 1}.get(row.limit, 0), -gain
 
 
-def verdict_of(found: CostComparison, gain: float) -> script_record.LimitVerdict:
+def verdict_of(found: CostComparison, gain: float) -> LimitVerdict:
     """Confirmed: at least this gain, and surely some; refuted: surely less than this gain."""
     interval = found.ratio.interval
     if interval is None:
@@ -433,33 +441,32 @@ def compared(
     Cells of `rare` are compared by the mean over turns, which counts what happens now and then; the others
     by the level of their usual turns, which other programs disturb less.
     """
-    members = list(dict.fromkeys((one.cell, one.again) for one in timed))
+    members = dict.fromkeys((one.cell, one.again) for one in timed)
     cells = [cell for cell, again in members if cell != base and not again]
     if (base, False) not in members or not cells:
         return {}
     ways = sorted({cell in rare for cell in cells})
     rows = [(by_mean, *member) for by_mean in ways for member in members]
     places = {row: place for place, row in enumerate(rows)}
-    benches = list(dict.fromkeys(one.cost.bench for one in timed))
+    benches = grouped(timed, lambda one: one.cost.bench)
     # Logs of the time per sample, over the rounds that all processes of a bench share.
-    figures = np.full((len(places), len(benches)), math.nan)
-    for column, bench in enumerate(benches):
-        own = [one for one in timed if one.cost.bench == bench]
+    figures = np.full((len(rows), len(benches)), math.nan)
+    for column, own in enumerate(benches.values()):
         times = _rounds_ms([one.cost for one in own])
         for one, turns, usual in zip(own, times, levels(times), strict=True):
             size = math.log(samples_per_update(one.cost))
             for by_mean in ways:
                 level = math.log(statistics.fmean(turns.values())) if by_mean else usual
                 figures[places[by_mean, one.cell, one.again], column] = level - size
-    pairs = {
-        cell: (places[cell in rare, base, False], places[cell in rare, cell, False])
-        for cell in cells
-    }
-    pairs = {c: (a, b) for c, (a, b) in pairs.items() if np.isfinite(figures[a] + figures[b]).any()}
+    pairs = {}
+    for cell in cells:
+        pair = places[cell in rare, base, False], places[cell in rare, cell, False]
+        if np.isfinite(figures[[*pair]].sum(axis=0)).any():
+            pairs[cell] = pair
     twice = [
-        (first, second)
-        for (by_mean, cell, again), second in places.items()
-        if again and (first := places.get((by_mean, cell, False))) is not None
+        (places[by_mean, cell, False], place)
+        for (by_mean, cell, again), place in places.items()
+        if again and (cell, False) in members
     ]
     return dict(zip(pairs, compare_costs(figures, list(pairs.values()), twice), strict=True))
 
@@ -499,7 +506,7 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
         return TriedRow(change=change, is_remedy=False, verdict="not tried", reason="few_looks")
     before, after = (statistics.fmean(side) for side in zip(*pairs, strict=True))
     n, saved = len(pairs), [first - second for first, second in pairs]
-    verdict: script_record.LimitVerdict = "cannot tell"
+    verdict: LimitVerdict = "cannot tell"
     if n >= MIN_BENCHES and before > 0:
         quantile = float(special.stdtrit(n - 1, 1 - 0.025 / max(1, num_changes)))
         least = statistics.fmean(saved) - quantile * statistics.stdev(saved) / math.sqrt(n)
@@ -507,8 +514,13 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
             verdict = "refuted"
         elif least > 0:
             verdict = "confirmed"
-    known: dict[str, Any] = {"processes": n, "growth_bytes": (before, after)}
-    return TriedRow(change=change, is_remedy=False, verdict=verdict, **known)
+    return TriedRow(
+        change=change,
+        is_remedy=False,
+        verdict=verdict,
+        processes=n,
+        growth_bytes=(before, after),
+    )
 
 
 # The diagnosis as a document, the answer first.
@@ -570,9 +582,9 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     for row in confirmed:
         best = min(row.proofs, key=lambda one: 1.0 if one.ratio is None else one.ratio)
         is_unknown = row.limit in ("logging", "between", "memory") and not row.text
-        about = {"share": row.share, "text": row.text, "line": row.line, "cores": record.cores}
         key = f"limits_{row.limit}" + "_unknown" * is_unknown
-        yield words(key, number=row.number or 0.0, **about)
+        about = vars(row) | {"number": row.number or 0.0, "cores": record.cores}
+        yield words(key, **about)
         yield _proof_text(best, words)
         yield _remedy_text(row, best, words)
     if not confirmed:
@@ -587,39 +599,34 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     """What could not be told, and what would tell it; what could not be tried, and why."""
     for row in record.limits:
         limit = words(f"limit_name_{row.limit}")
-        one = next((one for one in row.tried if not one.is_remedy), None)
-        if one is None:
-            continue
+        one = next(one for one in row.tried if not one.is_remedy)
         if row.verdict == "not tried":
             # What a script raised has no words of ours.
             reason = words.named("reason", one.reason).rstrip(".")
             yield words("not_tried_limit", limit=limit, reason=reason)
-        if row.verdict != "cannot tell":
-            continue
-        about = {"limit": limit, "change": words.capital(_change_text(one.change, words))}
-        if one.ratio and one.low and one.high:
-            said = words("open_limit", **about, ratio=one.ratio, low=one.low, high=one.high)
-            needed, then = one.processes_needed, words("open_quiet")
-            if needed is not None and needed <= MOST_ADVISED:
-                then = words("open_needed", processes=needed)
-            yield words.sentences(said, then)
-        elif one.growth_bytes is not None:
-            yield words(
-                "open_memory", **about, before=one.growth_bytes[0], after=one.growth_bytes[1]
+        elif row.verdict == "cannot tell" and (one.low or one.growth_bytes):
+            change = words.capital(_change_text(one.change, words))
+            key, then = ("open_limit", words("open_quiet")) if one.low else ("open_memory", "")
+            if one.low and one.processes_needed and one.processes_needed <= MOST_ADVISED:
+                then = words("open_needed", processes=one.processes_needed)
+            yield words.sentences(
+                words(key, limit=limit, **_values(one) | {"change": change}), then
             )
 
 
 def _proof_text(one: TriedRow, words: Words) -> str:
-    change, processes = _change_text(one.change, words), one.processes
-    if one.growth_bytes is not None:
-        before, after = one.growth_bytes
-        return words("proof_memory", change=change, before=before, after=after, processes=processes)
     key = "proof_sample" if one.change.startswith("batch_size") else "proof_update"
-    ends = {"ratio": one.ratio, "low": one.low, "high": one.high}
-    return words(key, change=change, processes=processes, **ends)
+    key = key if one.growth_bytes is None else "proof_memory"
+    return words(key, **_values(one) | {"change": _change_text(one.change, words)})
 
 
-def _remedy_text(row: script_record.LimitRow, best: TriedRow, words: Words) -> str:
+def _values(one: TriedRow) -> dict[str, Any]:
+    """What texts about a change refer to by name."""
+    before, after = one.growth_bytes or (None, None)
+    return vars(one) | {"before": before, "after": after}
+
+
+def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
     for one in row.tried:
         if one.is_remedy and one.verdict == "confirmed" and one.ratio and one.low and one.high:
             name, value = change_parts(one.change)
@@ -633,39 +640,27 @@ def _change_text(change: str, words: Words) -> str:
     return words(f"change_{name}", value=value)
 
 
-Tried = tuple[script_record.LimitRow, TriedRow]
-
-
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
     """A row per change."""
-
-    def ratio(tried: Tried) -> Entry:
-        one = tried[1]
-        text = "" if one.ratio is None else f"{one.ratio:.2f}"
-        if one.growth_bytes is not None:
-            text = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
-        return Entry(text, one.ratio)
-
-    def interval(tried: Tried) -> Entry:
-        low, high = tried[1].low, tried[1].high
-        return Entry("" if low is None or high is None else f"{low:.2f} … {high:.2f}", low)
-
-    def verdict(tried: Tried) -> Entry:
-        one = tried[1]
-        is_told = one.verdict in ("confirmed", "refuted")
-        key = f"{'remedy' if one.is_remedy and is_told else 'limit'}_{one.verdict}"
-        return Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
-
-    def limit_share(tried: Tried) -> Entry:
-        return Entry(f"{100 * tried[0].share:.0f}%" if tried[0].share else "", tried[0].share)
-
-    fields: list[Field[Tried]] = [
-        name(words("column_limit"), lambda tried: words(f"limit_name_{tried[0].limit}")),
-        name(words("column_share"), limit_share),
-        name(words("column_change"), lambda tried: tried[1].change),
-        value(words("column_ratio"), ratio),
-        value(words("interval"), interval),
-        name(words("column_verdict"), verdict),
+    rows = []
+    for row in record.limits:
+        of_limit = Entry(f"{100 * row.share:.0f}%" if row.share else "", row.share)
+        for one in row.tried:
+            ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+            if one.growth_bytes is not None:
+                ratio = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
+            interval = "" if one.low is None else f"{one.low:.2f} … {one.high:.2f}"
+            is_told = one.verdict in ("confirmed", "refuted")
+            key = f"{'remedy' if one.is_remedy and is_told else 'limit'}_{one.verdict}"
+            verdict = Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
+            told = Entry(words(f"limit_name_{row.limit}")), of_limit, Entry(one.change)
+            rows.append((*told, Entry(ratio, one.ratio), Entry(interval, one.low), verdict))
+    fields = [
+        name(words("column_limit"), itemgetter(0)),
+        name(words("column_share"), itemgetter(1)),
+        name(words("column_change"), itemgetter(2)),
+        value(words("column_ratio"), itemgetter(3)),
+        value(words("interval"), itemgetter(4)),
+        name(words("column_verdict"), itemgetter(5)),
     ]
-    rows = [(row, one) for row in record.limits for one in row.tried]
     return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))
