@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.evidence import ProbedTrial, read_trial
+from trainlab.analysis.evidence import TrialRecords, read_trial
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.probes import (
     growth_exponent,
@@ -105,9 +105,9 @@ def run(tmp_path: Path) -> Run:
     return make
 
 
-def read_probes(folder: RunFolder) -> list[ProbedTrial]:
+def read_probes(folder: RunFolder) -> list[TrialRecords]:
     read = (read_trial(folder.trial(trial.id), of_script=False) for trial in folder.trials())
-    return [one.probed for one in read if one.probed is not None]
+    return [one for one in read if one.lines]
 
 
 def found(folder: RunFolder) -> list[Finding]:

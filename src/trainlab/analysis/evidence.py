@@ -42,15 +42,26 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 @dataclass(frozen=True)
-class LearnedTrial:
-    """One learn trial: its record and its curve. What is large and needed by few is read when asked for."""
+class TrialRecords:
+    """A trial and what was recorded of it; what is large and needed by few is read when asked for."""
 
     trial: TrialRecord
-    epochs: tuple[Line, ...]
-    """The curve's lines of kind `epoch`, in order."""
-    watched: WatchedRecord | None
-    """What a script was seen to do; None where it was no script, or its process died."""
     files: TrialFolder
+    epochs: tuple[Line, ...] = ()
+    """The curve's lines of kind `epoch`, in order."""
+    watched: WatchedRecord | None = None
+    """What a script was seen to do; None where it was no script, or its process died."""
+    lines: tuple[ProbeRecord, ...] = ()
+    """The values of its probes, in order."""
+    rows: tuple[FiredRecord, ...] = ()
+    """Which probes fired."""
+    cost: costs.CostRecord | None = None
+    """This and the next: of a cost trial that is done; None for what was not recorded."""
+    operators: costs.OperatorsRecord | None = None
+    layers: costs.LayersRecord | None = None
+    memory: costs.MemoryRecord | None = None
+    limits: costs.LimitsRecord | None = None
+    probe_price: costs.ProbeCostRecord | None = None
 
     def read_steps(self) -> list[Line]:
         """The curve's lines of kind `step`."""
@@ -80,15 +91,6 @@ class LearnedTrial:
         final = self.trial.final.get(metric)
         return math.nan if final is None or self.trial.state != "done" else float(final)
 
-
-@dataclass(frozen=True)
-class ProbedTrial:
-    """One learn trial: the values of its probes in order, and which probes fired."""
-
-    trial: TrialRecord
-    lines: tuple[ProbeRecord, ...]
-    rows: tuple[FiredRecord, ...]
-
     @cached_property
     def _series(self) -> dict[tuple[str, str], list[ProbeRecord]]:
         return grouped(self.lines, lambda line: (line.probe, line.target))
@@ -102,22 +104,7 @@ class ProbedTrial:
         return next(reversed(self.series(probe, target)), None)
 
 
-@dataclass(frozen=True)
-class TrialRecords:
-    """A trial and all that was recorded of it; None for what was not."""
-
-    trial: TrialRecord
-    probed: ProbedTrial | None
-    learned: LearnedTrial | None = None
-    """Of a learn trial, ended or not."""
-    cost: costs.CostRecord | None = None
-    """This and the next: of a cost trial that is done."""
-    operators: costs.OperatorsRecord | None = None
-    layers: costs.LayersRecord | None = None
-    memory: costs.MemoryRecord | None = None
-    limits: costs.LimitsRecord | None = None
-    probe_price: costs.ProbeCostRecord | None = None
-
+ProbedTrial = TrialRecords
 
 OF_SCRIPTS = (
     *(name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts),
@@ -134,29 +121,21 @@ def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
         given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
         trial = trial.model_copy(update={"settings": given})
     files.check_files(trial)
-    probed = None
-    if files.probes_file.exists():
-        fired = _read(files.probes)
-        rows = () if fired is None else tuple(fired.rows)
-        probed = ProbedTrial(trial, tuple(files.probe_lines()), rows)
+    fired = _read(files.probes)
+    recorded: dict[str, Any] = {
+        "lines": tuple(files.probe_lines()),
+        "rows": tuple(fired.rows) if fired else (),
+    }
     if trial.kind == "learn":
         if not trial.files:
             # No digest vouches for what is read later.
             _ = files.curve(), _read(files.network), _read(files.confusion)
-        learned = LearnedTrial(trial, tuple(files.epochs()), _read(files.watched), files)
-        return TrialRecords(trial, probed, learned)
-    if trial.state != "done":
-        return TrialRecords(trial, probed)
-    return TrialRecords(
-        trial,
-        probed,
-        cost=files.cost.read() if trial.watch == "steps" else None,
-        operators=_read(files.operators),
-        layers=_read(files.layers),
-        memory=_read(files.memory),
-        limits=_read(files.limits),
-        probe_price=_read(files.probe_price),
-    )
+        recorded |= {"epochs": tuple(files.epochs()), "watched": _read(files.watched)}
+    elif trial.state == "done":
+        names = ("operators", "layers", "memory", "limits", "probe_price")
+        recorded |= {name: _read(getattr(files, name)) for name in names}
+        recorded["cost"] = files.cost.read() if trial.watch == "steps" else None
+    return TrialRecords(trial, files, **recorded)
 
 
 def _read(file: RecordFile[R]) -> R | None:
@@ -185,12 +164,12 @@ class Evidence:
     environments: Mapping[str, Environment]
     """The machines it ran on, by the names that trials refer to."""
     trials: tuple[TrialRecord, ...]
-    learned: Mapping[str, Mapping[int, LearnedTrial]]
+    learned: Mapping[str, Mapping[int, TrialRecords]]
     """Learn trials that ended in any way, by cell and then by seed."""
     measured: tuple[Measurement, ...]
     """One per cell, mode and weights, the second of an A/A pair included."""
-    probed: tuple[ProbedTrial, ...] = ()
-    """Learn trials with probes, and the values of these."""
+    probed: tuple[TrialRecords, ...] = ()
+    """Trials with probes."""
     begun: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
     """Learn trials that have begun and not ended, by id: the epochs that are recorded so far."""
     damaged: tuple[Damage, ...] = ()
@@ -343,10 +322,10 @@ def gather(folder: RunFolder) -> Evidence:
     read = [one for one in read if one.trial.id not in elsewhere]
     if not read and damaged:
         raise RecordError(f"{folder.path}: no trial is sound: {damaged[0].reason}")
-    learned: dict[str, dict[int, LearnedTrial]] = {}
+    learned: dict[str, dict[int, TrialRecords]] = {}
     for one in read:
-        if one.learned is not None and one.trial.state not in UNFINISHED:
-            learned.setdefault(one.trial.cell, {})[one.trial.seed] = one.learned
+        if one.trial.kind == "learn" and one.trial.state not in UNFINISHED:
+            learned.setdefault(one.trial.cell, {})[one.trial.seed] = one
 
     def position(m: Measurement) -> tuple[int, int, bool, bool]:
         """Cells in the order asked, training before inference, an A/A pair in its own order."""
@@ -361,11 +340,11 @@ def gather(folder: RunFolder) -> Evidence:
         trials=tuple(one.trial for one in read),
         learned=learned,
         measured=tuple(sorted(_measurements(read), key=position)),
-        probed=tuple(one.probed for one in read if one.probed is not None),
+        probed=tuple(one for one in read if one.lines or one.rows),
         begun={
-            one.trial.id: one.learned.epochs
+            one.trial.id: one.epochs
             for one in read
-            if one.learned is not None and one.trial.state == "running"
+            if (one.trial.kind, one.trial.state) == ("learn", "running")
         },
         damaged=tuple(damaged),
         diagnosis=diagnosis,
@@ -393,28 +372,28 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
     out."""
     done = [one for one in read if one.trial.kind == "cost" and one.trial.state == "done"]
     steps_ms = process_steps_ms({one.trial.id: one.cost for one in done if one.cost is not None})
-    measured = grouped(done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of))
+    measured = grouped(
+        done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of, o.trial.again)
+    )
     for group in measured.values():
-        for part in grouped(group, lambda one: one.trial.again).values():
-            timed = {one.trial.id: one.cost for one in part if one.cost is not None}
-            if not timed:
-                continue
-            watched = {one.trial.watch: one for one in part}
-            layers = watched.get("layers", part[0])
-            process_ms = tuple(steps_ms[trial] for trial in timed)
-            costs_of = tuple(timed.values())
-            yield Measurement(
-                trial=next(one.trial for one in part if one.cost is not None),
-                processes=tuple(timed),
-                costs=costs_of,
-                process_ms=process_ms,
-                summary=summarise(costs_of, process_ms),
-                operators=watched.get("operators", part[0]).operators,
-                layers=layers.layers,
-                memory=layers.memory,
-                limits=layers.limits,
-                probe_price=layers.probe_price,
-            )
+        timed = {one.trial.id: one.cost for one in group if one.cost is not None}
+        if not timed:
+            continue
+        watched = {one.trial.watch: one for one in group}
+        layers = watched.get("layers", group[0])
+        process_ms = tuple(steps_ms[trial] for trial in timed)
+        yield Measurement(
+            trial=next(one.trial for one in group if one.cost is not None),
+            processes=tuple(timed),
+            costs=tuple(timed.values()),
+            process_ms=process_ms,
+            summary=summarise([*timed.values()], process_ms),
+            operators=watched.get("operators", group[0]).operators,
+            layers=layers.layers,
+            memory=layers.memory,
+            limits=layers.limits,
+            probe_price=layers.probe_price,
+        )
 
 
 # What differs between two trials or two runs beyond the factor that was meant to.

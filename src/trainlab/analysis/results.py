@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from trainlab.analysis.classes import best_confusion
-from trainlab.analysis.evidence import Evidence, Line, ProbedTrial
+from trainlab.analysis.evidence import Evidence, Line, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.analysis.scaling import PROCESSES, efficiency
 from trainlab.record.files import replacing, writing
@@ -80,7 +80,7 @@ def _curves(evidence: Evidence) -> Iterator[tuple[TrialRecord, Sequence[Line]]]:
             yield trial, evidence.begun[trial.id]
 
 
-def probe_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+def probe_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
     """One row per value, with its trial; histograms are in `histogram_table`."""
     columns = [*TRIAL_COLUMNS, *ProbeRecord.model_fields, "target"]
     rows = [
@@ -92,7 +92,7 @@ def probe_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).drop(columns="histogram")
 
 
-def histogram_table(trials: Sequence[ProbedTrial]) -> pd.DataFrame:
+def histogram_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
     """One row per bin: its edges and how many elements fell into it."""
     columns = [*TRIAL_COLUMNS, "probe", "target", "epoch", "step", "low", "high", "num_elements"]
     rows = [
