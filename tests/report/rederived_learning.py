@@ -93,7 +93,6 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         "num_diverged": len(shared) - len(seeds),
         "diverged_a": failed[0],
         "diverged_b": failed[1],
-        **_chance(first, second),
     }
     return Expected(numbers, len(seeds), interval, verdict)
 
@@ -103,21 +102,6 @@ def _detectable(made: Json) -> Within:
     error = made["std"] * math.sqrt(2 / made["n"])
     width = made["widths"][0]
     return Within(0.5 * (width + 0.84 * error), 2.0 * (width + 0.84 * error))
-
-
-def _chance(first: dict[int, float], second: dict[int, float]) -> Json:
-    """Every run against every other; the interval solves Newcombe's equation by search."""
-    a, b = ([v for v in side.values() if math.isfinite(v)] for side in (first, second))
-    if min(len(a), len(b)) < 2:
-        return dict.fromkeys(("chance", "chance_low", "chance_high"))
-    share = np.mean([0.5 * (y == x) + (y > x) for x in a for y in b])
-    true = np.linspace(0, 1, 200_001)
-    half = (len(a) + len(b)) / 2
-    spread = 1 + (half - 1) * ((1 - true) / (2 - true) + true / (1 + true))
-    error = np.sqrt(true * (1 - true) * spread / (len(a) * len(b)))
-    inside = true[np.abs(share - true) <= 1.959964 * error + 1e-9]
-    low, high = (Within(end - 2e-5, end + 2e-5) for end in (inside.min(), inside.max()))
-    return {"chance": share, "chance_low": low, "chance_high": high}
 
 
 def failure_rate(run: RawRun, found: Finding) -> Expected:

@@ -42,6 +42,7 @@ IMAGES = ("mnist", "fashion-mnist")
 """Data sets whose samples are images."""
 LOSS, DEVICE = "train/loss", "device"
 GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
+"""By verdict, what is said of a device that is neither faster nor slower."""
 NOTABLE_SHARE = 0.2
 """From this share of a step on, fetching samples is worth a sentence."""
 ENOUGH_TO_TEST = 3
@@ -117,8 +118,10 @@ class _Writer:
         self.samples = {name: words(f"{name}_{kind}") for name in ("sample", "samples")}
         self.metric = next(iter(compared_metrics(evidence)), "")
         self.by_kind = grouped(findings, lambda one: one.kind)
-        found = (one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric)
-        self.effects = grouped(found, lambda one: one.factor or "")
+        self.all_effects = [
+            one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric
+        ]
+        self.effects = grouped(self.all_effects, lambda one: one.factor or "")
 
     def say(self, key: str, section: str, **values: object) -> Statement:
         """A sentence; samples are called what they are in this run."""
@@ -150,12 +153,9 @@ class _Writer:
             yield from self.best(best)
         if len(self.effects) < 2:
             return
-        decided = (
-            [one for one in effects if one.verdict == "different"]
-            for effects in self.effects.values()
-        )
-        largest = [max(some, key=lambda one: abs(one.difference)) for some in decided if some]
-        for one in sorted(largest, key=lambda one: -abs(one.difference)):
+        decided = (one for one in self.all_effects if one.verdict == "different")
+        by_size = sorted(decided, key=lambda one: -abs(one.difference))
+        for one, *_ in grouped(by_size, lambda one: one.factor).values():
             first, second = self.names(one)
             yield self.say(
                 "answer_raises" if one.difference > 0 else "answer_lowers",
@@ -172,8 +172,7 @@ class _Writer:
 
     def best(self, best: Finding) -> Iterator[Statement]:
         """The best setting, and what cannot be told from it or is the same."""
-        words, metric = self.words, self.metric
-        effects = [effect for of_factor in self.effects.values() for effect in of_factor]
+        words, metric, effects = self.words, self.metric, self.all_effects
         names = [cell_name(self.cells[cell], words) for cell in best.cells]
         values = {
             "metric": words.metric(metric),
@@ -202,11 +201,12 @@ class _Writer:
         }
         pairs = [frozenset(pair) for pair in combinations(best.cells, 2)]
         margin = max((same.get(pair, 0.0) for pair in pairs), default=0.0)
-        key = "answer_best_same" if margin else "answer_best_identical"
         if not pairs:
             key = "answer_best"
         elif len(names) > MOST_NAMED or not same.keys() >= {*pairs}:
             key = "answer_best_tied"
+        else:
+            key = "answer_best_same" if margin else "answer_best_identical"
         others = joined(names[1 : 1 + MOST_NAMED], words)
         if (num_more := len(names) - 1 - MOST_NAMED) > 0:
             others = words("and_others", listed=others, number=num_more)
@@ -252,17 +252,18 @@ class _Writer:
         )
         num_updates = max((one.trial.steps_done for one in of_cell), default=0)
         num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
-        # Not always what was asked: training may stop early.
-        epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
-        when = words("answer_after", epochs=epochs)
         is_one_pass = metric.startswith("train/") and any(one.is_one_pass() for one in of_cell)
         if settings.keep_best:
             when = words("answer_best_epoch")
         elif settings.max_steps is not None:
             when = words("answer_after_updates", number=settings.max_steps)
-        elif not has_epochs and is_one_pass:
+        elif has_epochs:
+            # Not always what was asked: training may stop early.
+            epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
+            when = words("answer_after", epochs=epochs)
+        elif is_one_pass:
             when = words("answer_over_updates", number=num_at_the_end(num_updates))
-        elif not has_epochs:
+        else:
             when = words("answer_after_updates", number=num_updates)
         yield self.say(
             "answer_value" if len(values) == 1 else "answer_values",
@@ -281,15 +282,14 @@ class _Writer:
             device = self.device_name(trained[0].trial)
             total, epoch = statistics.median(totals_s), statistics.median(epochs_s)
             yield self.say("answer_time", "learning", total=total, epoch=epoch, device=device)
-        losses = [
+        curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
-        if losses and all(len(values) > 1 for values in losses):
-            first, last = (statistics.fmean(values[end] for values in losses) for end in (0, -1))
+        if curves and all(len(losses) > 1 for losses in curves):
+            first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
+            ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:
-                key = "answer_fell" if last < first else "answer_rose"
-                ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
-                yield self.say(key, "learning", **ends)
+                yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
 
     def failures(self) -> Iterator[Statement]:
         """Settings some of whose runs diverged, those with the largest share of them first."""
@@ -425,6 +425,7 @@ class _Writer:
         if series is None:
             return
         small, large = min(series.by_size), max(series.by_size)
+        sizes = {"small": small, "large": large}
         a, b = (series.by_size[size].summary for size in (small, large))
         a_ms, b_ms, step_ms = a.phases_ms, b.phases_ms, sum(a.phases_ms.values())
         fixed = [
@@ -439,8 +440,7 @@ class _Writer:
             yield self.say(
                 "why_batches",
                 "phases",
-                small=small,
-                large=large,
+                **sizes,
                 longer=b.step_ms.value / a.step_ms.value,
                 more=large / small,
                 phases=joined(map(self.words.phase, fixed), self.words),
@@ -450,7 +450,7 @@ class _Writer:
             )
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
-            yield self.say("why_optimizer", "phases", **ms, small=small, large=large)
+            yield self.say("why_optimizer", "phases", **ms, **sizes)
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -469,22 +469,17 @@ class _Writer:
         """Where the first step takes longer and more is seen to happen in it."""
         for measurement in self.evidence.measured_in("train")[:1]:
             cold = cold_start(measurement.costs, measurement.layers)
-            if cold is None or (ratio := cold.step_ms.ratio) is None or ratio < SLOW_FIRST:
-                continue
+            step_ms = cold and cold.step_ms
             counts = [
                 self.words(f"cold_more_{one.name}", number=f"{one.first:,.0f}")
-                for one in cold.evidence
+                for one in (cold.evidence if cold else ())
                 if one.first > 2 * one.settled + FEWEST_COUNTED
             ]
-            if counts:
-                yield self.say(
-                    "why_first_step",
-                    "cold",
-                    setting=level_name("batch_size", measurement.summary.batch_size, self.words),
-                    times=ratio,
-                    ms=cold.step_ms.first,
-                    counts=joined(counts, self.words),
-                )
+            if step_ms and counts and (step_ms.ratio or 0.0) >= SLOW_FIRST:
+                setting = level_name("batch_size", measurement.summary.batch_size, self.words)
+                times = {"times": step_ms.ratio, "ms": step_ms.first}
+                told = joined(counts, self.words)
+                yield self.say("why_first_step", "cold", setting=setting, counts=told, **times)
 
     def open_points(self) -> Iterator[Statement]:
         """Trials that are missing; then of each factor what its seeds and processes could not tell."""
@@ -495,10 +490,7 @@ class _Writer:
             yield self.open(text, "answer", command, self.minutes() * num_open / len(states))
         if self.evidence.is_complete:
             yield from self.open_learning()
-            for mode in MODES:
-                undecided = [one for one in self.ratios(mode) if one.verdict == "cannot tell"]
-                for factor, ratios in grouped(undecided, lambda one: one.factor).items():
-                    yield self.open_cost(mode, section_of(factor), ratios)
+            yield from self.open_cost()
 
     def open_learning(self) -> Iterator[Statement]:
         """Of each factor the comparisons that more seeds would settle apart from those that none would."""
@@ -529,27 +521,30 @@ class _Writer:
                 minutes = self.minutes(learn=needed / num_asked)
                 yield self.open(words.sentences(text, after), section_of(factor), command, minutes)
 
-    def open_cost(self, mode: str, section: str, ratios: Sequence[Finding]) -> Statement:
-        """Which of some settings is faster, and how many processes would settle it."""
-        text = self.words(f"open_cost_{mode}", pairs=self.pairs(ratios))
-        known = [one.processes_needed for one in ratios if one.processes_needed is not None]
-        cost = self.evidence.study.cost
-        if len(known) < len(ratios) or cost is None:
-            return self.open(text, section)
-        needed = max(known)
-        text = self.words.sentences(text, self.words("open_processes", number=needed))
-        command = self.command(f"--processes {needed}", PROCESS_OPTIONS)
-        return self.open(text, section, command, self.minutes(cost=needed / cost.processes))
+    def open_cost(self) -> Iterator[Statement]:
+        """Of each factor which settings are faster, and how many processes would settle it."""
+        words, cost = self.words, self.evidence.study.cost
+        undecided = (
+            one for mode in MODES for one in self.ratios(mode) if one.verdict == "cannot tell"
+        )
+        by_factor = grouped(undecided, lambda one: (one.mode, one.factor))
+        for (mode, factor), ratios in by_factor.items():
+            text = words(f"open_cost_{mode}", pairs=self.pairs(ratios))
+            needed = [one.processes_needed for one in ratios]
+            command, minutes = None, 0.0
+            if cost is not None and None not in needed:
+                text = words.sentences(text, words("open_processes", number=max(needed)))
+                command = self.command(f"--processes {max(needed)}", PROCESS_OPTIONS)
+                minutes = self.minutes(cost=max(needed) / cost.processes)
+            yield self.open(text, section_of(factor), command, minutes)
 
     def open(
         self, text: str, section: str, command: str | None = None, minutes: float = 0.0
     ) -> Statement:
         """What could not be told, what would settle it, and how long that takes, where that is known."""
-        remark = self.words("open_minutes", minutes=f"{minutes:.0f}")
-        if minutes < 1:
-            remark = self.words("open_less")
-        shown = remark if command and minutes else ""
-        return Statement(self.words.tidy(text), section, command or "", shown)
+        key = "open_less" if minutes < 1 else "open_minutes"
+        remark = self.words(key, minutes=f"{minutes:.0f}") if command and minutes else ""
+        return Statement(self.words.tidy(text), section, command or "", remark)
 
     def pairs(self, comparisons: Iterable[Finding]) -> str:
         """The settings of each; ` (at lr=0.1)` where levels were compared."""
@@ -598,19 +593,16 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
         return None
     # What follows -- is the script's own, and so is --seed.
     end = words.index("--") if "--" in words else len(words)
-    replaced = {
-        f"--{option}" for option in instead_of if words[:1] != ["watch"] or option != "seed"
-    }
     # A longer run goes into a folder of its own.
-    replaced |= {"--out"} if added else set()
-    own, is_value = ["trainlab"], False
-    for word in words[:end]:
-        option, equals, _ = word.partition("=")
-        if not is_value and option not in replaced:
-            own.append(word)
-        is_flag = option == "--until-decided"
-        is_value = not is_value and word in replaced and not equals and not is_flag
-    return shlex.join([*own, *added.split(), *words[end:]])
+    replaced = {f"--{option}" for option in (*instead_of, *(["out"] if added else []))}
+    replaced -= {"--seed"} if words[:1] == ["watch"] else set()
+    kept, given = ["trainlab"], iter(words[:end])
+    for word in given:
+        if word.partition("=")[0] not in replaced:
+            kept.append(word)
+        elif "=" not in word and word != "--until-decided":
+            next(given, None)  # its value
+    return shlex.join([*kept, *added.split(), *words[end:]])
 
 
 def busy_s(trials: Iterable[TrialRecord]) -> float:
@@ -663,14 +655,12 @@ def answer_section(data: RunData, words: Words) -> Section:
     study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
     asked: list[Block] = []
-    if not study.title:
-        key = "no_question" if script is None else "no_question_script"
-        if script is not None and script.from_inside:
-            key = "no_question_inside"
-        elif script is not None and study.cells:
-            key = "no_question_varied"
-        command = "" if script is None else command_text(script)
-        asked.append(Paragraph(words(key, workload=study.workload, script=command)))
+    if not study.title and script is None:
+        asked.append(Paragraph(words("no_question", workload=study.workload)))
+    elif not study.title and script is not None:
+        key = "no_question_varied" if study.cells else "no_question_script"
+        key = "no_question_inside" if script.from_inside else key
+        asked.append(Paragraph(words(key, script=command_text(script))))
     # The chart that shows what the first sentence says.
     chart = cost_figure(evidence, "sample_us", words) if found.is_about_cost else None
     metrics = compared_metrics(evidence)

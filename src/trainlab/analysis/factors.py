@@ -1,8 +1,9 @@
 """What a change of one factor does to learning: metrics seed by seed, and how often it fails."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from trainlab.analysis.tables import EMPTY
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
-from trainlab.stats.means import Interval, lack_of_fit, mean_of, superiority
+from trainlab.stats.means import Interval, lack_of_fit, mean_of
 from trainlab.stats.verdict import (
     FEWEST_SEEDS,
     ROUNDING,
@@ -56,19 +57,20 @@ def _effect_text(found: Finding, words: Words) -> str:
         key = "effect_withheld" if found.interval else "effect_withheld_identical"
     else:
         key = "effect_open" if found.verdict == "cannot tell" else f"effect_{found.verdict}"
-    keys = [key]
-    if key == "effect_open" and found.open_because == "single":
-        keys.append("seeds_too_few")
-    elif key == "effect_open" and found.open_because == "noise":
-        keys += ["seeds_find"] if found.detectable else []
-        keys += ["seeds_would_do"] if found.seeds_needed else []
-    keys += ["seeds_diverged"] if found.diverged_a or found.diverged_b else []
-    keys += ["no_reset_why"] if found.of_kind is NO_RESET else []
+    cause = found.open_because if key == "effect_open" else None
+    more = {
+        "seeds_too_few": cause == "single",
+        "seeds_find": cause == "noise" and found.detectable,
+        "seeds_would_do": cause == "noise" and found.seeds_needed,
+        "seeds_diverged": found.diverged_a or found.diverged_b,
+        "no_reset_why": found.of_kind is NO_RESET,
+    }
+    keys = [key, *(one for one, is_said in more.items() if is_said)]
     margin = found.difference_text(words, found.margin).lstrip("+")
     if found.margin is not None and not is_share(found.subject):
         margin = f"{found.margin:g}"  # as it was stated
     seeds = finding.num_seeds(found.n, words)
-    parts = {
+    parts: dict[str, object] = {
         **_difference_phrases(found, words),
         "metric": words.metric(found.subject),
         "first_name": found.cells[0],
@@ -79,15 +81,14 @@ def _effect_text(found: Finding, words: Words) -> str:
         "detectable": found.difference_text(words, found.detectable).lstrip("+"),
         "fewest": FEWEST_SEEDS,
     }
-    effect = found.fill(words, "effect", **parts)
-    return words.sentences(*(found.fill(words, key, effect=effect, **parts) for key in keys))
+    parts["effect"] = found.fill(words, "effect", **parts)
+    return words.sentences(*(found.fill(words, key, **parts) for key in keys))
 
 
 def _is_small(found: Finding) -> bool:
     """Whether all that the interval holds lies within the margin."""
-    if found.margin is None or found.interval is None:
-        return False
-    return bool(max(abs(found.interval.low), abs(found.interval.high)) < found.margin)
+    ends = found.interval and (found.interval.low, found.interval.high)
+    return bool(found.margin and ends and max(map(abs, ends)) < found.margin)
 
 
 def _effect_cause(found: Finding) -> Cause:
@@ -121,7 +122,7 @@ EFFECT = Kind(
     ),
 )
 """What a change of one factor does to a metric, seed by seed. `p` is adjusted for all comparisons of the
-metric, `chance` that a run of the second cell ends above one of the first."""
+metric."""
 NO_RESET = replace(EFFECT, name="no_reset", rank=0, repeats_row=lambda found: False)
 """The effect of never resetting gradients; the sentence says why."""
 EFFECTS = (EFFECT, NO_RESET)
@@ -141,11 +142,10 @@ FAILURE_RATE = Kind(
 def _trend_text(found: Finding, words: Words) -> str:
     if found.verdict == "identical":
         return found.fill(words, "trend_identical")
-    text = found.fill(words, "trend" if found.verdict == "different" else "trend_open")
-    if found.fit_p is None:
-        return text
-    fit = found.fill(words, "line_fits" if found.fit_p > LEVEL else "line_unfit")
-    return words.sentences(text, fit)
+    keys = ["trend" if found.verdict == "different" else "trend_open"]
+    if found.fit_p is not None:
+        keys.append("line_fits" if found.fit_p > LEVEL else "line_unfit")
+    return words.sentences(*(found.fill(words, key) for key in keys))
 
 
 TREND = Kind(
@@ -183,29 +183,22 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
     pairs = _learned_pairs(evidence)
     confounds = [_confounds(evidence, pair) for pair in pairs]
     names = metrics.compared_metrics(evidence)
+    failed = [t.cell for t in evidence.trials if t.kind == "learn" and t.state not in ENDED_WELL]
     for metric in names:
         compared = _compared(evidence, metric, pairs)
         for pair, comparison, also_differs in zip(pairs, compared, confounds, strict=True):
             never_resets = pair.factor == "zero_grad" and pair.levels[1] is False
-            chance = superiority(*(evidence.finite_values(cell, metric) for cell in pair.ids))
-            failed = (
-                trial.kind == "learn" and trial.cell in pair.ids and trial.state not in ENDED_WELL
-                for trial in evidence.trials
-            )
+            shown = dict(vars(comparison))
+            failures = shown.pop("failures")
             yield (NO_RESET if never_resets else EFFECT)(
                 subject=metric,
-                factor=pair.factor,
-                levels=pair.levels,
-                cells=pair.ids,
                 confounds=also_differs,
-                diverged_a=comparison.failures.num_a,
-                diverged_b=comparison.failures.num_b,
-                num_diverged=comparison.num_diverged,
-                num_failed=sum(failed),
-                chance=None if chance is None else chance.value,
-                chance_low=None if chance is None else chance.interval.low,
-                chance_high=None if chance is None else chance.interval.high,
-                **{name: one for name, one in vars(comparison).items() if name != "failures"},
+                diverged_a=failures.num_a,
+                diverged_b=failures.num_b,
+                num_diverged=failures.num_left_out,
+                num_failed=sum(map(failed.count, pair.ids)),
+                **pair.shared,
+                **shown,
             )
     for metric in names[:1]:
         yield from _failure_rates(evidence, metric, pairs)
@@ -246,7 +239,7 @@ def open_comparisons(evidence: Evidence) -> OpenComparisons:
     never decided."""
     names, pairs = metrics.compared_metrics(evidence), _learned_pairs(evidence)
     are_hopeless = [
-        comparison.is_withheld or any(not evidence.finite_values(cell, metric) for cell in pair.ids)
+        comparison.is_withheld or not all(evidence.finite_values(cell, metric) for cell in pair.ids)
         for metric in [one for one in names if one in evidence.study.margins] or names[:1]
         for pair, comparison in zip(pairs, _compared(evidence, metric, pairs), strict=True)
         if comparison.verdict == "cannot tell"
@@ -263,19 +256,15 @@ def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -
     ]
     tested = [(pair, one, one.p) for pair, one in counted if one.differ and one.p is not None]
     for pair, failures, p in tested:
-        adjusted = min(1.0, p * len(tested))
+        adjusted, counts = min(1.0, p * len(tested)), dict(vars(failures))
+        del counts["num_left_out"]
         yield FAILURE_RATE(
             subject=metric,
-            factor=pair.factor,
-            levels=pair.levels,
-            cells=pair.ids,
-            num_a=failures.num_a,
-            of_a=failures.of_a,
-            num_b=failures.num_b,
-            of_b=failures.of_b,
             p=adjusted,
             n=min(failures.of_a, failures.of_b),
             verdict="different" if adjusted <= LEVEL else "cannot tell",
+            **pair.shared,
+            **counts,
         )
 
 
@@ -358,20 +347,12 @@ def _interactions(table: MetricTable) -> Iterator[Pattern]:
         row = np.zeros(len(table.cells))
         row[[table.index_of[both.other.id], table.index_of[first]]] = 1.0
         row[[table.index_of[one.other.id], table.index_of[other.other.id]]] = -1.0
-        change_a, change_b = (
-            f"{short_name(pair.factor)} {pair.levels[0]} → {pair.levels[1]}"
-            for pair in (one, other)
-        )
-        yield (
-            row,
-            {
-                "factor": one.factor,
-                "other_factor": short_name(other.factor),
-                "change_a": change_a,
-                "change_b": change_b,
-                "cells": (first, both.other.id),
-            },
-        )
+        changes_of = {
+            f"change_{place}": f"{short_name(pair.factor)} {arrow(map(str, pair.levels))}"
+            for place, pair in (("a", one), ("b", other))
+        }
+        about = {"factor": one.factor, "other_factor": short_name(other.factor)}
+        yield row, {**about, **changes_of, "cells": (first, both.other.id)}
 
 
 def _decided(
@@ -418,30 +399,24 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
         levels = map(words.setting, found.levels)
         return arrow(found.cells if found.levels == (None, None) else levels)
 
-    def entry(place: int) -> Callable[[Finding], Entry]:
-        return lambda found: entries[id(found)][place]
-
-    entries = {}
-    for found in findings:
+    def compared(found: Finding, place: int) -> Entry:
         pair = [found.numbers[name] for name in COMPARED[found.kind]]
         is_ratio = found.of_kind not in EFFECTS
-        entries[id(found)] = compared_entries(
-            found.subject,
-            pair,
-            found.ratio if is_ratio else found.difference,
-            found.interval,
-            found.verdict,
-            words,
-            is_ratio=is_ratio,
-        )
-    compared = ("reference", "here", "difference", "interval")
+        by = found.ratio if is_ratio else found.difference
+        shown = (found.subject, pair, by, found.interval, found.verdict, words)
+        return compared_entries(*shown, is_ratio=is_ratio)[place]
+
+    headings = ("reference", "here", "difference", "interval")
     return tables.table_of(
         words.tidy(words("factor_table", factor=factor)),
         [
             tables.name(words("level"), change),
             *([] if is_alone else [tables.name(words("cell"), lambda found: found.cells[1])]),
             tables.name(words("figure"), lambda found: subject_text(found.subject, words)),
-            *(tables.value(words(key), entry(place)) for place, key in enumerate(compared)),
+            *(
+                tables.value(words(key), partial(compared, place=place))
+                for place, key in enumerate(headings)
+            ),
             tables.value(words("n"), lambda found: tables.count(found.n)),
             tables.name(words("verdict"), lambda found: verdict_entry(found.verdict, words)),
         ],
@@ -454,9 +429,8 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
 
 def verdict_entry(verdict: Verdict | None, words: Words) -> Entry:
     """The verdict in words; empty where nothing was tested."""
-    return Entry(
-        "" if verdict is None else tables.mark_label(verdict, words), mark=tables.mark_of(verdict)
-    )
+    text = "" if verdict is None else tables.mark_label(verdict, words)
+    return Entry(text, mark=tables.mark_of(verdict))
 
 
 def subject_text(subject: str, words: Words) -> str:
@@ -477,13 +451,12 @@ def compared_entries(
 ) -> tuple[Entry, ...]:
     """The value of the reference and of the other cell, how they differ, and the interval of that; beside
     "equivalent" it is the 90% one, and says so."""
-    within = tables.within(interval)
+    within, difference = tables.within(interval), EMPTY
     if is_ratio and change is not None:
         values = [tables.number(one) for one in pair]
         difference = Entry(words("times", value=figure(change)), change)
     else:
         values = [EMPTY if one is None else Entry(metric_value(subject, one), one) for one in pair]
-        difference = EMPTY
         if change is not None:
             difference = Entry(metric_difference(subject, change, words("points")), change)
         if interval is not None:
@@ -500,9 +473,8 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
     """All cells side by side, then a part per factor; None where there is nothing to compare."""
     blocks: list[Block] = []
     if data.evidence.measured:
-        blocks.append(cost_table(data.evidence, words))
-        quantities = (*COSTS, "peak_mib")
-        blocks += filter(None, (cost_figure(data.evidence, one, words) for one in quantities))
+        figures = (cost_figure(data.evidence, one, words) for one in (*COSTS, "peak_mib"))
+        blocks += [cost_table(data.evidence, words), *filter(None, figures)]
     if len(data.evidence.learned) > 1:
         names = metrics.compared_metrics(data.evidence)
         blocks += filter(None, (metric_figure(data, metric, words) for metric in names[:2]))

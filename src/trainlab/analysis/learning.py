@@ -4,7 +4,8 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 
 import numpy as np
@@ -34,7 +35,7 @@ from trainlab.stats import contrasts
 from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
-from trainlab.words.numbers import figure, is_share, metric_value
+from trainlab.words.numbers import is_share, metric_value
 
 MOST_NAMED = 6
 MANY_CELLS = 16
@@ -47,19 +48,15 @@ FEWEST = 3
 def _best_text(found: Finding, words: Words) -> str:
     num_first = 1 + found.num_identical
     first, others = found.cells[:num_first], found.cells[num_first:]
-    if not others and num_first == found.num_cells:
-        key = "best_identical"
+    if num_first == found.num_cells:
+        keys = ["best_identical"]
     elif not found.num_worse:
-        key = "best_unknown" if found.num_tied > 1 else "best_unknown_of_two"
+        keys = ["best_unknown" if found.num_tied > 1 else "best_unknown_of_two"]
     elif found.num_tied:
-        key = "best_tied"
+        keys = ["best_tied", "best_others_worse" if found.num_worse > 1 else "best_other_worse"]
     else:
-        key = "best_alone" if found.num_worse > 1 else "best_of_two"
-    keys = [key]
-    if found.num_tied and found.num_worse:
-        keys.append("best_others_worse" if found.num_worse > 1 else "best_other_worse")
-    if found.num_diverging:
-        keys.append("best_left_out")
+        keys = ["best_alone" if found.num_worse > 1 else "best_of_two"]
+    keys += ["best_left_out"] if found.num_diverging else []
     parts = {
         "mean_text": metric_value(found.subject, found.mean),
         "others": _named(others, words),
@@ -86,10 +83,12 @@ def best_findings(
 ) -> Iterator[Finding]:
     """Of the cells none of whose seeds diverged, all compared with each other as one family. What
     the effects on the metric call different is not called the same here."""
-    table = metrics.without_divergence(evidence, every)
-    if len(table.cells) < 2:
-        return
+    by_cell = [evidence.values(cell.id, every.metric).values() for cell in every.cells]
+    kept = [row for row, values in enumerate(by_cell) if all(map(math.isfinite, values))]
+    table = replace(every, cells=tuple(every.cells[row] for row in kept), values=every.values[kept])
     cells = [cell.id for cell in table.cells]
+    if len(cells) < 2:
+        return
     num_trained = sum(one.id in evidence.learned for one in metrics.with_like_seeds(evidence.cells))
     sign = -1.0 if evidence.study.is_better_lower(table.metric) else 1.0
     # By how much each cell exceeds the others on average, seed by seed: seeds that a cell lacks are no
@@ -118,7 +117,7 @@ def best_findings(
     yield BEST(
         subject=table.metric,
         cells=tuple(cells[row] for row in (*sorted({best, *same}), *tied)),
-        mean=float(table.means[best]),
+        mean=float(np.nanmean(table.values[best])),
         num_cells=len(cells),
         num_identical=len(same),
         num_tied=len(tied),
@@ -152,17 +151,13 @@ def _spread_text(found: Finding, words: Words) -> str:
     def spread(value: float) -> str:
         return found.difference_text(words, value).lstrip("+")
 
-    within = ""
-    if found.ratio_low is not None and found.ratio_high is not None:
-        within = words("within", low=figure(found.ratio_low), high=figure(found.ratio_high))
-    keys = ["seed_spread" if found.part == "all" else "seed_spread_part"]
-    keys += [] if found.ratio is None else ["seed_spread_ratio"]
-    parts = {
-        "spread": spread(found.std),
-        "within": found.interval_text(words, spread),
-        "within_ratio": within,
-        "part_name": words.named("part", found.part),
-    }
+    keys, parts = ["seed_spread" if found.part == "all" else "seed_spread_part"], {}
+    if found.ratio is not None:
+        keys.append("seed_spread_ratio")
+        ratio = Interval(found.ratio_low, found.ratio_high)
+        parts["within_ratio"] = found.interval_text(words, interval=ratio)
+    parts["spread"], parts["within"] = spread(found.std), found.interval_text(words, spread)
+    parts["part_name"] = words.named("part", found.part)
     keys = keys if found.std else ["seed_spread_none"]
     return words.sentences(*(found.fill(words, key, **parts) for key in keys))
 
@@ -189,8 +184,7 @@ def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
     ]
 
     def rest(cell: Cell) -> object:
-        levels = sorted((name, str(level)) for name, level in cell.levels.items())
-        return [one for one in levels if one[0] != SEED_PARTS]
+        return {name: level for name, level in cell.levels.items() if name != SEED_PARTS}
 
     for cell, part, std, freedom in known:
         ratio, low, high = None, None, None
@@ -234,7 +228,7 @@ def sampling_findings(evidence: Evidence, table: metrics.MetricTable) -> Iterato
     num_samples = metrics.num_test_samples(evidence)
     if not is_share(table.metric) or not num_samples or not table.cells:
         return
-    value = float(np.nanmax(table.means))
+    value = float(np.nanmean(table.values, axis=1).max())
     if not 0 <= value <= 1:
         return  # no share, whatever its name says
     # Two right and two wrong more: without them nothing would be left to chance at 100%.
@@ -253,11 +247,10 @@ def sampling_findings(evidence: Evidence, table: metrics.MetricTable) -> Iterato
 
 
 def _diverged_text(found: Finding, words: Words) -> str:
-    where = ""
-    if found.median_step is not None:
-        where = found.fill(words, "diverged_where_some" if found.num_in_test else "diverged_where")
-    if found.num_in_test:
-        where += found.fill(words, "diverged_in_test_only")
+    keys = ["diverged_where_some" if found.num_in_test else "diverged_where"]
+    keys = keys if found.num_in_training else []
+    keys += ["diverged_in_test_only"] if found.num_in_test else []
+    where = "".join(found.fill(words, key) for key in keys)
     return found.fill(words, "diverged", where=where)
 
 
@@ -271,9 +264,8 @@ test set alone."""
 
 
 def _target_text(found: Finding, words: Words) -> str:
-    key = "target_reached" if found.num_reached else "target_never"
-    if found.num_reached and found.median_epoch is None:
-        key = "target_seldom"
+    is_usual = found.median_epoch is not None
+    key = "target_reached" if is_usual else "target_seldom" if found.num_reached else "target_never"
     target = metric_value(found.subject, found.target)
     return found.fill(words, key, target_text=target, epochs=_epochs(found.median_epoch, words))
 
@@ -318,15 +310,11 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         trials = [learned.trial for learned in seeds.values() if learned.trial.state == "diverged"]
         steps = [trial.diverged_at_step for trial in trials if trial.diverged_at_step is not None]
         if trials:
-            yield DIVERGED(
-                subject="train/loss",
-                cells=(cell,),
-                num_diverged=len(trials),
-                num_in_training=len(steps),
-                num_in_test=len(trials) - len(steps),
-                median_step=statistics.median(steps) if steps else None,
-                n=len(seeds),
-            )
+            numbers = {"num_diverged": len(trials), "num_in_training": len(steps)}
+            numbers["num_in_test"] = len(trials) - len(steps)
+            median = statistics.median(steps) if steps else None
+            about = {"subject": "train/loss", "cells": (cell,), "n": len(seeds)}
+            yield DIVERGED(**about, **numbers, median_step=median)
     for metric, target in evidence.study.targets.items():
         yield from _times_to_target(evidence, target_of(metric, target))
 
@@ -344,6 +332,7 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
                 return float(line["epoch"]), float(line["time_s"])
         return math.inf, math.inf
 
+    about = {"subject": target.metric, "target": target.value}
     epochs: dict[str, list[float]] = {}
     for cell in (one.id for one in evidence.cells):
         learned = evidence.learned.get(cell, {}).values()
@@ -352,28 +341,21 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
             reached = [first_reached(lines) for lines in ended]
             epochs[cell] = [epoch for epoch, _ in reached]
             yield TIME_TO_TARGET(
-                subject=target.metric,
+                **about,
                 cells=(cell,),
-                target=target.value,
                 num_reached=sum(map(math.isfinite, epochs[cell])),
                 median_epoch=censored_median(epochs[cell]),
                 median_s=censored_median([seconds for _, seconds in reached]),
                 n=len(ended),
             )
-    tested = [
-        (pair, epochs[pair.ids[0]], epochs[pair.ids[1]], p)
-        for pair in metrics.contrasts(evidence.cells)
-        if {*pair.ids} <= epochs.keys()
-        and (p := rank_p(*(epochs[cell] for cell in pair.ids))) is not None
-    ]
-    for pair, a, b, p in tested:
-        adjusted = min(1.0, p * len(tested))
+    compared = [pair for pair in metrics.contrasts(evidence.cells) if {*pair.ids} <= epochs.keys()]
+    tested = [(pair, epochs[pair.ids[0]], epochs[pair.ids[1]]) for pair in compared]
+    known = [(pair, a, b, p) for pair, a, b in tested if (p := rank_p(a, b)) is not None]
+    for pair, a, b, p in known:
+        adjusted = min(1.0, p * len(known))
         yield TIME_DIFFERENCE(
-            subject=target.metric,
-            factor=pair.factor,
-            levels=pair.levels,
-            cells=pair.ids,
-            target=target.value,
+            **about,
+            **pair.shared,
             epoch_a=censored_median(a),
             epoch_b=censored_median(b),
             never_a=a.count(math.inf),
@@ -387,14 +369,12 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
 def learn_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's means over seeds, with the 95% interval of the mean."""
     names = metrics.in_order(evidence.metrics)
-    headings = [words("seeds"), *map(words.metric, names)]
-    headings += [words("epoch_s_training"), words("total_s_training")]
+    times = [words("epoch_s_training"), words("total_s_training")]
+    headings = [words("seeds"), *map(words.metric, names), *times]
     rows: list[list[Entry]] = []
-    for cell in evidence.cells:
-        trials = evidence.learned.get(cell.id, {}).values()
+    for cell in (one for one in evidence.cells if one.id in evidence.learned):
+        trials = evidence.learned[cell.id].values()
         states = [one.trial.state for one in trials]
-        if not states:
-            continue
         done, total = states.count("done"), len(states)
         text = str(done) if done == total else words("some_of", some=done, all=total)
         # Why a cell has no value: all diverged, or none ended well.
@@ -412,15 +392,15 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             known_s = [time_s for time_s in times_s if time_s is not None]
             entries.append(number(statistics.median(known_s) if known_s else None))
         rows.append(entries)
-    notes = [words("learn_table_note")]
-    # Why the seconds are not those of a script or workload that runs alone.
-    if evidence.measured or len(evidence.trials) > 1:
-        key = "learn_table_beside_cost" if evidence.measured else "learn_table_beside"
-        notes.append(words(key))
-    if any(cell.settings.keep_best for cell in evidence.cells):
-        notes.append(words("learn_table_best"))
-    if evidence.study.script is not None:
-        notes.append(words("learn_table_script"))
+    keys = {
+        "learn_table_note": True,
+        # Why the seconds are not those of a script or workload that runs alone.
+        "learn_table_beside_cost": evidence.measured,
+        "learn_table_beside": not evidence.measured and len(evidence.trials) > 1,
+        "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
+        "learn_table_script": evidence.study.script is not None,
+    }
+    notes = [words(key) for key, is_said in keys.items() if is_said]
     note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
 
@@ -436,56 +416,56 @@ def _cell_table(
 
 def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     """Every epoch of every learn trial; None where no trial has ended an epoch."""
-    learned = [one for seeds in evidence.learned.values() for one in seeds.values()]
-    lines = [(one.trial.seed, line) for one in learned for line in one.epochs]
+    lines = [
+        (seed, line)
+        for seeds in evidence.learned.values()
+        for seed, one in seeds.items()
+        for line in one.epochs
+    ]
     if not lines:
         return None
     keys = dict.fromkeys(key for _, line in lines for key in line if "/" in key)
 
-    def metric(key: str, line: Line) -> Entry:
+    def metric(key: str, row: tuple[int, Line]) -> Entry:
         # A script tells a metric when it likes.
-        known = line.get(key)
-        none = Entry(words("none_finite")) if key in line else EMPTY
+        known = row[1].get(key)
+        none = Entry(words("none_finite")) if key in row[1] else EMPTY
         return none if known is None else Entry(metric_value(key, known), known)
 
-    headings = [words(key) for key in ("seed", "epoch")]
-    headings += [*map(words.metric, keys), words("train_s"), words("test_s")]
-    rows = [
-        [
-            count(seed),
-            count(line["epoch"]),
-            *(metric(key, line) for key in keys),
-            *(number(line[key], f"{line[key]:.2f}") for key in ("train_s", "test_s")),
-        ]
-        for seed, line in lines
+    def seconds(key: str, row: tuple[int, Line]) -> Entry:
+        return number(row[1][key], f"{row[1][key]:.2f}")
+
+    fields = [
+        value(words("seed"), lambda row: count(row[0])),
+        value(words("epoch"), lambda row: count(row[1]["epoch"])),
+        *(value(words.metric(key), partial(metric, key)) for key in keys),
+        *(value(words(key), partial(seconds, key)) for key in ("train_s", "test_s")),
     ]
-    fields = [value(heading, itemgetter(n)) for n, heading in enumerate(headings)]
     caption = f"{evidence.name}: {_settings(evidence, words)}"
-    return table_of(caption, fields, rows, _engine_text(evidence, words))
+    return table_of(caption, fields, lines, _engine_text(evidence, words))
 
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
     """Every epoch of every cell, means over the seeds that reached it; None below two epochs."""
-    lines = [
-        (cell.id, int(line["epoch"]), line)
+    by_cell = {
+        cell.id: [line for one in evidence.learned[cell.id].values() for line in one.epochs]
         for cell in evidence.cells
-        for one in evidence.learned.get(cell.id, {}).values()
-        for line in one.epochs
-    ]
-    if max((epoch for _, epoch, _ in lines), default=0) < 2:
+        if cell.id in evidence.learned
+    }
+    lines = [line for of_cell in by_cell.values() for line in of_cell]
+    if max((line["epoch"] for line in lines), default=0) < 2:
         return None
-    keys = dict.fromkeys(key for _, _, line in lines for key in line if "/" in key)
-    places = {cell.id: place for place, cell in enumerate(evidence.cells)}
-    lines.sort(key=lambda one: (places[one[0]], one[1]))
+    keys = dict.fromkeys(key for line in lines for key in line if "/" in key)
     rows: list[list[Entry]] = []
-    for (cell, epoch), some in grouped(lines, lambda one: one[:2]).items():
-        entries = [Entry(cell), count(epoch), count(len(some))]
-        for key in keys:
-            known = [float(line[key]) for _, _, line in some if line.get(key) is not None]
-            over = statistics.fmean(known) if known else None
-            entries.append(EMPTY if over is None else Entry(metric_value(key, over), over))
-        seconds = (float(line["train_s"]) + float(line["test_s"]) for _, _, line in some)
-        rows.append([*entries, number(statistics.fmean(seconds))])
+    for cell, of_cell in by_cell.items():
+        for epoch, some in sorted(grouped(of_cell, itemgetter("epoch")).items()):
+            entries = [Entry(cell), count(int(epoch)), count(len(some))]
+            for key in keys:
+                known = [float(line[key]) for line in some if line.get(key) is not None]
+                over = statistics.fmean(known) if known else None
+                entries.append(EMPTY if over is None else Entry(metric_value(key, over), over))
+            seconds = (float(line["train_s"]) + float(line["test_s"]) for line in some)
+            rows.append([*entries, number(statistics.fmean(seconds))])
     headings = [words("epoch"), words("seeds"), *map(words.metric, keys), words("epoch_total_s")]
     caption, note = words("epochs_table"), words("epochs_table_note")
     return _cell_table(caption, headings, rows, note, words)
@@ -494,8 +474,8 @@ def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
 def _engine_text(evidence: Evidence, words: Words) -> str:
     """Which engines trained, and how many trials at once; nothing where that was eager, one by one."""
     learned = [trial.resolved for trial in evidence.trials if trial.kind == "learn"]
-    engines = list(dict.fromkeys(str(one["engine"]) for one in learned if "engine" in one))
-    if not engines or engines == ["eager"]:
+    engines = dict.fromkeys(str(one["engine"]) for one in learned if "engine" in one)
+    if not engines.keys() - {"eager"}:
         return ""
     most = max(int(one.get("trials_together", 1)) for one in learned)
     share = words("their_share", number=most) if most > 1 else ""
@@ -577,10 +557,11 @@ def exploding(curves: Curves) -> dict[str, float]:
 def metric_curves(data: RunData, metric: str) -> Curves | None:
     """By step where steps have the metric, else by epoch; None where no trial reached a first point."""
     learned = {cell: data.evidence.learned[cell] for cell in data.drawn_cells}
-    trials = [one.trial for seeds in learned.values() for one in seeds.values()]
     is_script = data.evidence.study.script is not None
     # The loaders of a script may not tell how much data there is.
-    over_updates = is_script and not all(one.resolved.get("train_samples") for one in trials)
+    over_updates = is_script and not all(
+        one.trial.resolved.get("train_samples") for s in learned.values() for one in s.values()
+    )
 
     def by_step(cell: str, seed: int) -> list[tuple[float, float | None]]:
         trial = learned[cell][seed].trial
@@ -591,42 +572,36 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
             return [(float(line["step"]), line[metric]) for line in lines]
         return [(line["samples"] / num_train, line[metric]) for line in lines] if num_train else []
 
-    curves = {cell: [by_step(cell, seed) for seed in seeds] for cell, seeds in learned.items()}
-    longest = max((len(one) for of_cell in curves.values() for one in of_cell), default=0)
-    num_each = None
+    curves = [(cell, by_step(cell, seed)) for cell, seeds in learned.items() for seed in seeds]
+    longest = max((len(points) for _, points in curves), default=0)
     if not longest:
-        curves = {
-            cell: [
-                [(float(line["epoch"]), line[metric]) for line in one.epochs if metric in line]
-                for one in seeds.values()
-            ]
+        curves = [
+            (cell, [(float(line["epoch"]), line[metric]) for line in one.epochs if metric in line])
             for cell, seeds in learned.items()
-        }
-    elif is_script:
-        num_each = math.ceil(longest / MOST_POINTS)
-    values: dict[str, dict[float, list[float]]] = {}
-    for cell, of_cell in curves.items():
-        values[cell] = defaultdict(list)
-        for one in of_cell:
-            # Of so many points, at the last of them: single batches differ more than training does.
-            for start in range(0, len(one), num_each or 1):
-                some = one[start : start + (num_each or 1)]
-                known = [value for _, value in some if value is not None]
-                over = math.fsum(known) / len(known) if known else math.nan
-                if math.isfinite(over):
-                    values[cell][some[-1][0]].append(over)
+            for one in seeds.values()
+        ]
+    num_each = math.ceil(longest / MOST_POINTS) if is_script and longest else None
+    values: dict[str, dict[float, list[float]]] = {cell: defaultdict(list) for cell in learned}
+    for cell, points in curves:
+        # Of so many points, at the last of them: single batches differ more than training does.
+        for start in range(0, len(points), num_each or 1):
+            some = points[start : start + (num_each or 1)]
+            known = [value for _, value in some if value is not None]
+            over = math.fsum(known) / len(known) if known else math.nan
+            if math.isfinite(over):
+                values[cell][some[-1][0]].append(over)
     limits = metrics.limits_of(
         metric, (v for of_cell in values.values() for own in of_cell.values() for v in own)
     )
-    points = [
+    means = [
         CurvePoint(cell, moment, over_seeds.value, *over_seeds.ends, over_seeds.n)
         for cell, of_cell in values.items()
         for moment in thinned(sorted(of_cell))
         if (over_seeds := mean_of(of_cell[moment], limits)) is not None
     ]
-    if not points:
+    if not means:
         return None
-    return Curves(metric, tuple(points), bool(longest), over_updates and bool(longest), num_each)
+    return Curves(metric, tuple(means), bool(longest), over_updates and bool(longest), num_each)
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:

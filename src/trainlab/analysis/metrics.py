@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-
-import numpy as np
+from typing import Any
 
 from trainlab.analysis.evidence import Evidence, grouped, level_of
 from trainlab.spec import Cell
@@ -38,9 +37,9 @@ def in_order(metrics: Iterable[str]) -> list[str]:
     """The usual ones, then any of the workload's own on the test set; where there are none of that, as in
     scripts that know only a validation set, those on it."""
     names = list(metrics)
-    usual = [name for name in USUAL if name in names]
     part = "test/" if any(name.startswith("test/") for name in names) else "val/"
-    return list(dict.fromkeys([*usual, *(name for name in names if name.startswith(part))]))
+    wanted = (*(name for name in USUAL if name in names), *(n for n in names if n.startswith(part)))
+    return list(dict.fromkeys(wanted))
 
 
 def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:
@@ -79,8 +78,13 @@ class Contrast:
     factor: str
     reference: Cell
     other: Cell
-    levels: tuple[Scalar | None, Scalar | None]
-    """Of the reference and of the other; None where several factors make up one change."""
+
+    @property
+    def levels(self) -> tuple[Scalar | None, Scalar | None]:
+        """Of the reference and of the other; None where several factors make up one change."""
+        if "," in self.factor:
+            return None, None
+        return level_of(self.reference, self.factor), level_of(self.other, self.factor)
 
     @property
     def ids(self) -> tuple[str, str]:
@@ -92,6 +96,11 @@ class Contrast:
         """One, or several that change together."""
         return frozenset(self.factor.split(","))
 
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What every finding about the two says."""
+        return {"factor": self.factor, "levels": self.levels, "cells": self.ids}
+
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference, then the levels of each factor against each other: pairs that
@@ -100,7 +109,7 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
     of_levels = (pair for pair in pairs if pair.levels != (None, None))
     by_reference = grouped(of_levels, lambda pair: (pair.factor, pair.reference.id))
     between = [
-        _contrast(first.factor, first.other, second.other)
+        Contrast(first.factor, first.other, second.other)
         for group in by_reference.values()
         if len(group) < MOST_LEVELS
         for first, second in combinations(group, 2)
@@ -122,15 +131,15 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
         others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
         return [_against_base(cells[0], cell) for cell in others]
     factors = tuple(dict.fromkeys(name for cell in cells for name in cell.levels))
-    # By the text of levels: 1 and 1.0 are one level, but 1 and true are two.
-    levels = ([level_of(cell, factor) for factor in factors] for cell in cells)
-    coordinates = [
-        tuple(repr(float(level) if type(level) is int else level) for level in of_cell)
-        for of_cell in levels
-    ]
+
+    def text(level: Scalar | None) -> str:
+        """1 and 1.0 are one level, but 1 and true are two."""
+        return repr(float(level) if type(level) is int else level)
+
+    coordinates = [tuple(text(level_of(cell, name)) for name in factors) for cell in cells]
     cell_at = dict(zip(coordinates, cells, strict=True))
     pairs = [
-        _contrast(factor, reference, cell)
+        Contrast(factor, reference, cell)
         for axis, factor in enumerate(factors)
         for own, cell in zip(coordinates, cells, strict=True)
         if own[axis] != (first_level := coordinates[0][axis])
@@ -150,15 +159,8 @@ def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
     return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
 
 
-def _contrast(factor: str, reference: Cell, cell: Cell) -> Contrast:
-    return Contrast(factor, reference, cell, (level_of(reference, factor), level_of(cell, factor)))
-
-
 def _against_base(base: Cell, cell: Cell) -> Contrast:
-    changed = list(dict.fromkeys([*base.levels, *cell.levels]))
-    if len(changed) == 1:
-        return _contrast(changed[0], base, cell)
-    return Contrast(",".join(changed), base, cell, (None, None))
+    return Contrast(",".join(dict.fromkeys([*base.levels, *cell.levels])), base, cell)
 
 
 # MetricTable: one metric of all cells by seed, ready to be compared.
@@ -174,11 +176,6 @@ class MetricTable:
     """Cells by seeds, NaN where there is no value."""
     looks: tuple[int, ...]
     resolution: float
-
-    @property
-    def means(self) -> Floats:
-        """Over the seeds of each cell."""
-        return np.asarray(np.nanmean(self.values, axis=1))
 
     @property
     def index_of(self) -> dict[str, int]:
@@ -197,11 +194,3 @@ def metric_table(evidence: Evidence, metric: str) -> MetricTable:
     cells = tuple(by_id[cell] for cell in ids)
     looks, resolution = evidence.study.looks, resolution_of(evidence, metric)
     return MetricTable(metric, cells, values, looks, resolution)
-
-
-def without_divergence(evidence: Evidence, table: MetricTable) -> MetricTable:
-    """Of the cells all of whose seeds have a value."""
-    by_seed = (evidence.values(cell.id, table.metric).values() for cell in table.cells)
-    rows = [row for row, values in enumerate(by_seed) if all(map(math.isfinite, values))]
-    cells = tuple(table.cells[row] for row in rows)
-    return replace(table, cells=cells, values=table.values[rows])

@@ -13,7 +13,7 @@ from scipy import special
 from trainlab.analysis import charts
 from trainlab.analysis.charts import Spec
 from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
-from trainlab.analysis.evidence import ProbedTrial
+from trainlab.analysis.evidence import TrialRecords, grouped
 from trainlab.analysis.finding import Finding, Kind, RunData
 from trainlab.analysis.learning import thinned
 from trainlab.analysis.tables import Field, first_bullets, name, table_of, value, within
@@ -91,9 +91,11 @@ RECTIFIERS = ("relu", "relu6")
 
 
 def _ratio_text(found: Finding, words: Words) -> str:
-    key = f"update_{found.side}" if found.of_kind is UPDATE_RATIO else found.text
-    zeros = [found.fill(words, "zeros_apart")] if found.num_zero else []
-    return words.sentences(found.fill(words, key), *zeros)
+    keys = [found.text]
+    if found.of_kind is UPDATE_RATIO:
+        keys = ["update_below" if found.ratio < found.healthy_low else "update_above"]
+    keys += ["zeros_apart"] if found.num_zero else []
+    return words.sentences(*(found.fill(words, key) for key in keys))
 
 
 def _dead_text(found: Finding, words: Words) -> str:
@@ -121,12 +123,9 @@ UPDATE_RATIO = Kind("update_ratio", "probes", statement=_ratio_text)
 """A weight whose updates are out of proportion to itself, in the last period."""
 
 
-def probe_findings(trials: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def probe_findings(trials: Sequence[TrialRecords]) -> Iterator[Finding]:
     """Vanishing and exploding gradients, accumulation, dead units, updates out of proportion."""
-    cells: dict[str, list[ProbedTrial]] = {}
-    for probed in trials:
-        cells.setdefault(probed.trial.cell, []).append(probed)
-    for group in cells.values():
+    for group in grouped(trials, lambda probed: probed.trial.cell).values():
         yield from _broken(group)
         if all(probed.trial.settings.get("zero_grad", True) for probed in group):
             yield from _depth(group)
@@ -137,8 +136,13 @@ def probe_findings(trials: Sequence[ProbedTrial]) -> Iterator[Finding]:
         yield from _updates(group)
 
 
+Group = Sequence[TrialRecords]
+"""The trials of one cell."""
+Pairs = Iterable[tuple[ProbeRecord | None, ProbeRecord | None]]
+
+
 def _targets(
-    group: Sequence[ProbedTrial],
+    group: Group,
     quantities: Sequence[str],
     is_meant: Callable[[FiredRecord], bool] = lambda row: True,
 ) -> list[tuple[str, str]]:
@@ -171,8 +175,7 @@ def _is_dense_weight(row: FiredRecord) -> bool:
 
 
 def _ratio_of(
-    pairs: Iterable[tuple[ProbeRecord | None, ProbeRecord | None]],
-    size: Callable[[ProbeRecord], float] = per_step_norm,
+    pairs: Pairs, size: Callable[[ProbeRecord], float] = per_step_norm
 ) -> tuple[Ratio | None, int]:
     """The geometric mean over seeds of one size over another, of those that are positive, with its
     interval; and how many are exactly zero, 0 where all are."""
@@ -192,65 +195,59 @@ def _ends(estimate: Mean | Ratio) -> tuple[float, float]:
 
 
 def _found(
-    kind: Kind,
-    group: Sequence[ProbedTrial],
-    key: tuple[str, str],
-    over: Mean | Ratio,
-    **values: Any,
+    kind: Kind, group: Group, key: tuple[str, str], over: Mean | Ratio, **values: Any
 ) -> Finding:
-    probe, target = key
-    shared = {"subject": target, "cells": (group[0].trial.cell,), "probe": probe}
-    return kind(**shared, n=over.n, interval=over.interval, **values)
+    shared = {"cells": (group[0].trial.cell,), "n": over.n, "interval": over.interval}
+    return kind(subject=key[1], probe=key[0], **shared, **values)
 
 
 def _beyond(
     kinds: tuple[Kind, Kind],
     bounds: tuple[float, float],
-    group: Sequence[ProbedTrial],
+    group: Group,
     key: tuple[str, str],
-    ratio: Ratio | None,
+    pairs: Pairs,
+    size: Callable[[ProbeRecord], float] = per_step_norm,
     **values: Any,
 ) -> Iterator[Finding]:
-    """Where the whole interval of a ratio lies below the lower bound or above the upper one."""
+    """Where the whole interval of the ratio of some pairs lies below the lower bound or above the upper
+    one."""
+    ratio, num_zero = _ratio_of(pairs, size)
     if ratio is not None:
         low, high = _ends(ratio)
         if high < bounds[0] or low > bounds[1]:
-            kind = kinds[int(low > bounds[1])]
+            kind, values = kinds[int(low > bounds[1])], {**values, "num_zero": num_zero}
             yield _found(kind, group, key, ratio, ratio=ratio.value, **values)
 
 
-def _broken(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _broken(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     for key in _targets(group, GRADIENTS):
-        first = [
-            next((line.step for line in probed.series(*key) if line.not_finite), None)
-            for probed in group
-        ]
-        if steps := [step for step in first if step is not None]:
-            over = Mean(statistics.median(steps), None, None, len(group))
-            values = {"num_not_finite": len(steps), "median_step": over.value}
+        broken = [[line.step for line in one.series(*key) if line.not_finite] for one in group]
+        if firsts := [steps[0] for steps in broken if steps]:
+            over = Mean(statistics.median(firsts), None, None, len(group))
+            values = {"num_not_finite": len(firsts), "median_step": over.value}
             yield _found(BROKEN, group, key, over, **values)
 
 
-def _depth(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _depth(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     targets = _targets(group, GRADIENTS, _is_dense_weight)
     kinds, bounds = (VANISHING, EXPLODING), (VANISHED, EXPLODED)
     for probe in dict.fromkeys(probe for probe, _ in targets):
         *earlier, last = [target for of_probe, target in targets if of_probe == probe]
         for target in earlier:
             pairs = ((probed.last(probe, target), probed.last(probe, last)) for probed in group)
-            ratio, num_zero = _ratio_of(pairs, per_element)
-            values = {"num_zero": num_zero, "compared_with": last}
-            yield from _beyond(kinds, bounds, group, (probe, target), ratio, **values)
+            key = (probe, target)
+            yield from _beyond(kinds, bounds, group, key, pairs, per_element, compared_with=last)
 
 
-def _growing(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _growing(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     for key in _targets(group, GRADIENTS, _is_weight):
         all_series = (probed.series(*key) for probed in group)
-        ratio, num_zero = _ratio_of((s[-1], s[0]) for s in all_series if len(s) > 1)
-        yield from _beyond((GROWING,) * 2, (0.0, GROWN), group, key, ratio, num_zero=num_zero)
+        pairs = ((lines[-1], lines[0]) for lines in all_series if len(lines) > 1)
+        yield from _beyond((GROWING, GROWING), (0.0, GROWN), group, key, pairs)
 
 
-def _accumulation(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _accumulation(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     for key in _targets(group, ("grad",), _is_weight):
         # A period without any gradient has no place on a curve of powers.
         curves = [[line for line in probed.series(*key) if line.value] for probed in group]
@@ -266,7 +263,7 @@ def _accumulation(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
             )
 
 
-def _dead(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _dead(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     rows = (row for probed in group for row in probed.rows)
     rectified = (row for row in rows if row.type.lower().rstrip("_") in RECTIFIERS)
     for key in dict.fromkeys((row.probe, row.target) for row in rectified):
@@ -282,17 +279,14 @@ def _dead(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
             yield _found(DEAD_UNITS, group, key, share, **values, **steps)
 
 
-def _updates(group: Sequence[ProbedTrial]) -> Iterator[Finding]:
+def _updates(group: Sequence[TrialRecords]) -> Iterator[Finding]:
     weights = {target: probe for probe, target in _targets(group, ("weight",), _is_dense_weight)}
     for probe, target in _targets(group, ("update",), _is_dense_weight):
         if target in weights:
             pairs = ((one.last(probe, target), one.last(weights[target], target)) for one in group)
-            ratio, num_zero = _ratio_of(pairs)
-            side = "below" if ratio and ratio.value < HEALTHY[0] else "above"
-            bounds = {"healthy_low": HEALTHY[0], "healthy_high": HEALTHY[1]}
-            values = {"num_zero": num_zero, "side": side, **bounds}
-            kinds, key = (UPDATE_RATIO, UPDATE_RATIO), (probe, target)
-            yield from _beyond(kinds, HEALTHY, group, key, ratio, **values)
+            kinds, key, (low, high) = (UPDATE_RATIO, UPDATE_RATIO), (probe, target), HEALTHY
+            values = {"healthy_low": low, "healthy_high": high}
+            yield from _beyond(kinds, HEALTHY, group, key, pairs, per_step_norm, **values)
 
 
 # The values as they are drawn: means over seeds, by layer and by period.
@@ -380,14 +374,12 @@ class ProbedQuantity:
             in the end."""
             largest = 0.0
             for target in self.targets:
-                a, b = (self.means.get((c, target), {}) for c in (first, cell))
-                if not a or not b:
-                    continue
-                ends = [(max(means), abs(means[max(means)].value)) for means in (a, b)]
-                (last_a, size_a), (last_b, size_b) = ends
+                both = [self.means.get((one, target)) for one in (first, cell)]
+                ends = [(max(own), abs(own[max(own)].value)) for own in both if own]
+                (last_a, size_a), (last_b, size_b) = ends if len(ends) == 2 else [(0, 0.0)] * 2
                 if last_a == last_b and size_a and size_b:
                     largest = max(largest, abs(math.log(size_b / size_a)))
-                elif ends[0] != ends[1]:
+                elif (last_a, size_a) != (last_b, size_b):
                     return math.inf
             return largest
 
@@ -399,26 +391,26 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
     """In the order of the records; histograms are no curves."""
     cells, probed = data.drawn_cells, data.evidence.probed
     rows = {(row.probe, row.target): row for one in probed for row in one.rows}
-    # By quantity, reducer and period; by cell and target; by probe; by the last update of a period.
-    groups: dict[
-        tuple[str, str, str], dict[tuple[str, str], dict[str, dict[int, list[float]]]]
-    ] = {}
-    for one in probed:
-        for line in one.lines if one.trial.cell in cells else ():
-            if line.histogram is None:
-                places = groups.setdefault((line.quantity, line.reducer, line.every), {})
-                by_probe = places.setdefault((one.trial.cell, line.target), {})
-                values = by_probe.setdefault(line.probe, {}).setdefault(line.step, [])
-                values.append(math.nan if line.value is None else line.value)
+    lines = [
+        (one.trial.cell, line)
+        for one in probed
+        for line in (one.lines if one.trial.cell in cells else ())
+        if line.histogram is None
+    ]
+    groups = grouped(lines, lambda one: (one[1].quantity, one[1].reducer, one[1].every))
     found = []
-    for kind, places in groups.items():
+    for kind, of_kind in groups.items():
         means: dict[tuple[str, str], dict[int, Mean]] = {}
         fired: dict[str, FiredRecord | None] = {}
-        for place, by_probe in places.items():
+        for place, some in grouped(of_kind, lambda one: (one[0], one[1].target)).items():
             # The same layer may be reached by two probes: it has the same values in both.
-            probe, steps = next(iter(by_probe.items()))
-            own = {step: mean for step in sorted(steps) if (mean := mean_of(steps[step]))}
-            if own:
+            probe = some[0][1].probe
+            by_step = grouped((o for _, o in some if o.probe == probe), lambda line: line.step)
+            values = {
+                step: mean_of([math.nan if o.value is None else o.value for o in by_step[step]])
+                for step in sorted(by_step)
+            }
+            if own := {step: mean for step, mean in values.items() if mean}:
                 means[place], fired[place[1]] = own, rows.get((probe, place[1]))
         if not means:
             continue
@@ -426,12 +418,12 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
         targets = sorted(fired, key=lambda one: row.place if (row := fired[one]) else number(one))
         is_ordered = True
         if kind[0] in PARAMETERS:
-            targets, is_ordered = _in_forward_order(targets, _called_layers(data))
+            targets, is_ordered = _in_forward_order(data, targets)
         found.append(
             ProbedQuantity(
                 *kind,
                 means={(c, t): means[c, t] for c in cells for t in targets if (c, t) in means},
-                probes=tuple(dict.fromkeys(one for probes in places.values() for one in probes)),
+                probes=tuple(dict.fromkeys(line.probe for _, line in of_kind)),
                 targets=tuple(targets),
                 types=frozenset(row.type for row in fired.values() if row is not None),
                 cells=tuple(cell for cell in cells if any(cell == own for own, _ in means)),
@@ -442,18 +434,12 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
     return found
 
 
-def _called_layers(data: RunData) -> list[str]:
-    """The names of the calls of a forward pass, in order; empty where none was recorded."""
-    for by_seed in data.evidence.learned.values():
-        for learned in by_seed.values():
-            if (network := learned.read_network()) is not None:
-                return [row.name for row in network.rows]
-    return []
-
-
-def _in_forward_order(parameters: Sequence[str], calls: Sequence[str]) -> tuple[list[str], bool]:
+def _in_forward_order(data: RunData, parameters: Sequence[str]) -> tuple[list[str], bool]:
     """Parameters by the first call of their layer; one whose layer is not called by that name stays behind
     the one that is defined before it. False where no layer is known."""
+    learned = (one for by_seed in data.evidence.learned.values() for one in by_seed.values())
+    network = next(filter(None, (one.read_network() for one in learned)), None)
+    calls = [] if network is None else [row.name for row in network.rows]
     places, place = {}, -1
     for parameter in parameters:
         layer = parameter.rpartition(".")[0]

@@ -7,32 +7,25 @@ all is said in standard deviations of a run.
 import math
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from scipy import special
 
+from trainlab.analysis.evidence import grouped
 from trainlab.analysis.metrics import ACCURACY, contrasts, in_order
 from trainlab.errors import TrainlabError
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
-from trainlab.stats.contrasts import Floats, complete, critical_of, pair_rows, rows_of
+from trainlab.stats.contrasts import complete, critical_of, pair_rows, rows_of
 from trainlab.stats.power import NUM_DRAWS, ability
 
 MOST_RUNS = 5
 """The newest earlier runs that are read."""
 MOST_CELLS = 30
 """Of a larger study the simulation would take longer than a plan should."""
-
-
-@dataclass(frozen=True)
-class SeedSpread:
-    """How far runs of one cell lie apart."""
-
-    std: float
-    num_trials: int | None
-    """Earlier trials that it was computed from; None where the study itself states it."""
 
 
 @dataclass(frozen=True)
@@ -47,131 +40,104 @@ class Prospect:
     """Those of the last look, where seeds are added; else the same."""
     most_seeds_stds: float
     """The smallest difference that so many find."""
-    spread: SeedSpread | None
+    std: float | None
+    """How far runs of one cell lie apart, where that is known."""
+    num_trials: int | None
+    """Earlier trials that it was computed from; None where the study itself states it."""
     margin: float | None
     largest_std: float | None
     """Of runs that can be shown to be equivalent within the margin; None without one."""
 
-    @property
-    def difference(self) -> float | None:
-        """The smallest difference found, in the metric's own unit."""
-        return None if self.spread is None else self.stds * self.spread.std
 
-    @property
-    def most_seeds_difference(self) -> float | None:
-        """The smallest difference that the most seeds find, in the metric's own unit."""
-        return None if self.spread is None else self.most_seeds_stds * self.spread.std
-
-    @property
-    def can_be_equivalent(self) -> bool | None:
-        """Whether the margin is within reach; None where that is not known."""
-        if self.largest_std is None or self.spread is None:
-            return None
-        return self.spread.std <= self.largest_std
-
-
-def prospects(study: Study, earlier: Sequence[RunFolder] = ()) -> tuple[Prospect, ...]:
-    """For the first metric and every one with a margin; empty where nothing is compared."""
+def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
+    """For the first metric and every one with a margin; empty where nothing is compared. `runs` is the
+    folder of earlier runs."""
     cells = study.all_cells
     pairs = contrasts(cells)
     if not study.learn or not pairs or len(study.seeds) < 2 or len(cells) > MOST_CELLS:
         return ()
     index_of = {cell.id: index for index, cell in enumerate(cells)}
-    places = ((index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs)
+    places = [(index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs]
     rows = pair_rows(places, len(cells))
+
+    def power(num_seeds: int) -> tuple[float, float]:
+        """In standard deviations of a run, the smallest difference and the smallest margin that so many
+        seeds show. Both are larger where looks on the way ask for higher scores at each."""
+        able = ability(rows_of(rows), num_seeds)
+        dearer = (
+            critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
+            / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
+        )
+        return float(able.difference.max()) * dearer, float(able.margin.max()) * dearer
+
     # What the study says; of data that is not chosen yet, the bundled, which is noisier.
     data = study.settings.data
     stated = study.spreads.get("bundled" if data == "auto" else data, {})
-    spreads = {metric: SeedSpread(std, None) for metric, std in stated.items()}
-    spreads |= _spreads(study, earlier)
-    # Which metrics a workload has is known from its earlier runs.
+    spreads: dict[str, tuple[float | None, int | None]]
+    spreads = {metric: (std, None) for metric, std in stated.items()}
+    spreads |= _spreads(study, runs)
+    # Which metrics a workload has is known from its earlier runs. Margins of costs are no matter of seeds.
     margins: dict[str, float | None] = {(in_order(spreads) or [ACCURACY])[0]: None}
-    margins |= {name: margin for name, margin in study.margins.items() if not _is_cost(name)}
+    margins |= {
+        name: margin
+        for name, margin in study.margins.items()
+        if name.startswith(("test/", "train/", "val/")) and not name.endswith("sample_us")
+    }
     num_seeds = len(study.seeds)
     most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
-    able, most_able = (ability(rows_of(rows), number) for number in (num_seeds, most_seeds))
-    dearer, most_dearer = (_dearer(rows, number, study.looks) for number in (num_seeds, most_seeds))
-    largest_std = 1 / float(most_able.margin.max()) / most_dearer
+    stds, (most_stds, margin_stds) = power(num_seeds)[0], power(most_seeds)
     return tuple(
         Prospect(
-            metric=metric,
-            num_seeds=num_seeds,
-            stds=float(able.difference.max()) * dearer,
-            most_seeds=most_seeds,
-            most_seeds_stds=float(most_able.difference.max()) * most_dearer,
-            spread=spreads.get(metric),
-            margin=margin,
-            largest_std=None if margin is None else margin * largest_std,
+            metric,
+            num_seeds,
+            stds,
+            most_seeds,
+            most_stds,
+            *spreads.get(metric, (None, None)),
+            margin,
+            None if margin is None else margin / margin_stds,
         )
         for metric, margin in margins.items()
     )
 
 
-def _dearer(rows: Floats, num_seeds: int, looks: tuple[int, ...]) -> float:
-    """How much higher scores must be where looks on the way ask for them at each."""
-    with_looks = critical_of(complete(rows, num_seeds, looks), NUM_DRAWS).two_sided
-    return with_looks / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
-
-
-def earlier_runs(folder: Path, study: Study) -> list[RunFolder]:
-    """The newest runs in a folder that trained the same workload on the same data."""
-    found: list[tuple[str, RunFolder]] = []
-    for path in folder.glob("*/study.json") if folder.is_dir() else ():
-        run = RunFolder(path.parent)
-        try:
-            record = run.study()
-            other = record.to_study(str(path))
-        except TrainlabError:
-            continue
-        if _is_alike(other, study):
-            found.append((record.created, run))
-    return [run for _, run in sorted(found, key=lambda one: one[0], reverse=True)[:MOST_RUNS]]
-
-
-def _is_alike(other: Study, study: Study) -> bool:
-    """Whether two studies train the same on the same data; a script's arguments say what it trains."""
-    if (other.script is None) != (study.script is None):
-        return False
-    if other.script is not None and study.script is not None:
-        asked = (study.script.path, study.script.arguments, study.script.max_steps)
-        return (other.script.path, other.script.arguments, other.script.max_steps) == asked
-    return other.workload == study.workload and other.settings.data == study.settings.data
-
-
-def _spreads(study: Study, earlier: Sequence[RunFolder]) -> dict[str, SeedSpread]:
-    """The typical standard deviation of the cells of earlier runs as long as these, by metric."""
-    epochs = study.settings.epochs
-    cells: dict[tuple[Path, str], list[TrialRecord]] = {}
-    for run in earlier:
-        try:
-            trials = [*run.trials()]
-        except TrainlabError:
-            continue
-        for trial in trials:
-            is_done = (trial.kind, trial.state) == ("learn", "done")
-            if is_done and trial.settings.get("epochs") == epochs:
-                cells.setdefault((run.path, trial.cell), []).append(trial)
-    stds: dict[str, list[float]] = {}
-    counts: dict[str, int] = {}
-    for of_cell in cells.values():
-        for metric in of_cell[0].final:
+def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
+    """By metric the typical standard deviation of the cells of the newest alike runs that trained as long,
+    and of how many trials it is. What cannot be read is left out."""
+    alike: list[tuple[str, RunFolder]] = []
+    for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
+        with suppress(TrainlabError):
+            record = RunFolder(path.parent).study()
+            if _trains(record.to_study(str(path))) == _trains(study):
+                alike.append((record.created, RunFolder(path.parent)))
+    cells: list[list[TrialRecord]] = []
+    for _, run in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
+        with suppress(TrainlabError):
+            trials = [one for one in run.trials() if (one.kind, one.state) == ("learn", "done")]
+            as_long = (t for t in trials if t.settings.get("epochs") == study.settings.epochs)
+            cells += grouped(as_long, lambda trial: trial.cell).values()
+    found: dict[str, list[list[float]]] = {}
+    for of_cell in cells:
+        for metric in (name for name in of_cell[0].final if "/" in name):
             values = [trial.final.get(metric) for trial in of_cell]
             known = [value for value in values if value is not None and math.isfinite(value)]
-            if "/" in metric and len(known) > 1:
-                stds.setdefault(metric, []).append(_typical_std(known))
-                counts[metric] = counts.get(metric, 0) + len(known)
-    return {
-        metric: SeedSpread(median, counts[metric])
-        for metric, found in stds.items()
-        if (median := statistics.median(found)) > 0
+            if len(known) > 1:
+                found.setdefault(metric, []).append(known)
+    stds = {
+        metric: statistics.median(map(_typical_std, by_cell)) for metric, by_cell in found.items()
     }
+    return {metric: (std, sum(map(len, found[metric]))) for metric, std in stds.items() if std > 0}
+
+
+def _trains(study: Study) -> object:
+    """What a study trains, and on which data; a script's arguments say what it trains."""
+    script = study.script
+    if script is not None:
+        return script.path, script.arguments, script.max_steps
+    return study.workload, study.settings.data
 
 
 def _typical_std(values: Sequence[float]) -> float:
     """The standard deviation, without the bias that the median of those of few values has."""
     freedom = len(values) - 1
     return statistics.stdev(values) / math.sqrt(float(special.chdtri(freedom, 0.5)) / freedom)
-
-
-def _is_cost(metric: str) -> bool:
-    return metric.partition("/")[0] not in ("test", "train", "val") or metric.endswith("sample_us")

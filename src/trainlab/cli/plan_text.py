@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.finding import num_seeds
-from trainlab.analysis.prospects import Prospect, earlier_runs, prospects
+from trainlab.analysis.prospects import Prospect, prospects
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RUNS
 from trainlab.report.wrapping import wrapped
@@ -80,7 +80,7 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
     if len(study.seeds) < 2:
         yield words("plan_one_seed")
         return
-    found = prospects(study, earlier_runs(RUNS, study))
+    found = prospects(study, RUNS)
     if study.looks:
         *others, last = map(str, study.looks)
         looks = words("name_and", first=words("list_names").join(others), last=last)
@@ -89,18 +89,19 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
         yield words("plan_looks", looks=looks if others else last, fewest=fewest)
     for one in found[:1]:
         seeds, noise = num_seeds(one.num_seeds, words), words("plan_power")
-        if one.spread is not None and one.difference is not None:
+        if one.std is not None:
             noise = words(
-                "plan_noise_known" if one.spread.num_trials is None else "plan_noise_earlier",
-                amount=_amount(one.metric, one.difference, words),
+                "plan_noise_known" if one.num_trials is None else "plan_noise_earlier",
+                amount=_amount(one.metric, one.stds * one.std, words),
                 metric=words.metric(one.metric),
-                number=one.spread.num_trials,
+                number=one.num_trials,
             )
         yield words("plan_finds", seeds=seeds, stds=f"{one.stds:.1f}", noise=noise)
         if one.most_seeds > one.num_seeds:
             seeds, amount = num_seeds(one.most_seeds, words), ""
-            if (difference := one.most_seeds_difference) is not None:
-                amount = words("plan_amount", amount=_amount(one.metric, difference, words))
+            if one.std is not None:
+                most = _amount(one.metric, one.most_seeds_stds * one.std, words)
+                amount = words("plan_amount", amount=most)
             stds = f"{one.most_seeds_stds:.1f}"
             yield words("plan_most_seeds", seeds=seeds, stds=stds, amount=amount)
     yield from (_margin_line(one, words) for one in found if one.margin is not None)
@@ -108,11 +109,10 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
 
 def _margin_line(one: Prospect, words: Words) -> str:
     spread = ""
-    if one.spread is not None:
-        std = _amount(one.metric, one.spread.std, words)
-        verdict = words("plan_can" if one.can_be_equivalent else "plan_cannot")
-        is_stated = one.spread.num_trials is None
-        key = "plan_spread_known" if is_stated else "plan_spread_earlier"
+    if one.std is not None and one.largest_std is not None:
+        std = _amount(one.metric, one.std, words)
+        verdict = words("plan_can" if one.std <= one.largest_std else "plan_cannot")
+        key = "plan_spread_known" if one.num_trials is None else "plan_spread_earlier"
         spread = words(key, std=std, verdict=verdict)
     return words(
         "plan_margin",
