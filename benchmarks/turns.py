@@ -42,9 +42,10 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     study = resolve(checked_question(values), BUILTIN["mnist-cnn"])
     run = start_run(study, folder)
     here = Path.cwd()
-    job = Job(run.path.absolute(), (), run.write_environment(capture(here)), new_token(), here)
+    environment = run.write_environment(capture(here))
+    job = Job(run.path.absolute(), environment, here, token=new_token())
     groups = [group for group in plan(study) if group.bench and not group.trials[0].again]
-    processes = [WorkerProcess(run, group, replace(job, trials=group.ids)) for group in groups]
+    processes = [WorkerProcess(group, replace(job, trials=group.ids)) for group in groups]
     try:
         for process in processes:
             process.warm_up()

@@ -25,7 +25,7 @@ MAKERS = (*ASKED, *FILLERS)
 NARROWER: Mapping[str, tuple[str, ...]] = {
     "stats": ("errors",),
     "studies": ("errors", "spec"),
-    "record": ("errors", "spec"),
+    "record": ("errors", "spec", "plan"),
     "resolve": ("errors", "spec", "plan"),
     "words": ("errors", "spec"),
     "machine": ("errors", "spec", "record"),

@@ -13,6 +13,7 @@ from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
+from trainlab.spec.study import StudyBase
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
@@ -61,9 +62,8 @@ def resolve(
     cells = _on_equal_terms(cells)
     # The first cell stands for the base, which a grid may make unsound: momentum, with optimizers varied.
     varied = cells if len(cells) > 1 or cells[0].levels else ()
-    own = {"vary", "design", "seeds", "settings", "cells", "until_decided", "max_seeds"}
     values = {
-        **question.model_dump(exclude=own),
+        **question.model_dump(include=set(StudyBase.model_fields)),
         "name": question.name or facts.name,
         "settings": cells[0].settings,
         "cells": varied,

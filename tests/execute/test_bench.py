@@ -13,9 +13,8 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
-from trainlab.execute.executors import executor_for
+from trainlab.execute.executors import Retries, executor_for
 from trainlab.execute.planned_run import start_run
-from trainlab.execute.retries import Retries
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import Failure, TrialRecord
@@ -141,20 +140,10 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
     assert set(children()) == before
 
 
-def test_a_bench_that_memory_ran_out_for_is_run_once_more(tiny_file: Path, tmp_path: Path) -> None:
-    died = Mock(has_died=True, ran_out_of_memory=True, was_ended_from_outside=False)
-    run = started(tiny_file, tmp_path / "r", cells=2)
-    groups = groups_of(run)[:4]
-    retries, alive = Retries(run), Mock(has_died=False)
-    assert not retries.is_for_bench(groups[:2], [alive, died]), "fewer cannot stand ready"
-    assert retries.is_for_bench(groups, [alive, died, alive, alive])
-    assert not retries.is_for_bench(groups, [alive, died, alive, alive])
-
-
 def test_what_lacked_memory_on_a_gpu_runs_once_more_alone(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.retries.is_cpu", lambda device: False)
+    monkeypatch.setattr("trainlab.execute.executors.is_cpu", lambda device: False)
     run = started(tiny_file, tmp_path / "r")
     group, folder = groups_of(run)[0], run.trial(run.study().trials[0])
     error = Failure(kind="OutOfMemory", message="", traceback="")

@@ -58,9 +58,9 @@ def test_every_trial_is_run_once_and_a_mistake_fails_alone(
         run = ran(executor, f"{tiny_file}:sometimes_broken", tmp_path / "r", **learning)
         measured = ran(executor, f"{tiny_file}:tiny", tmp_path / "m", cost=QUICK)
     assert set(children()) == before, "a process was left behind"
-    for trial in (*run.trials(), *measured.trials()):
+    for folder, trial in [(one, trial) for one in (run, measured) for trial in one.trials()]:
         assert trial.attempt == 1
-        assert trial.environment in run.environment_files()
+        assert trial.environment in folder.environment_files()
         assert trial.state == ("failed" if trial.cell == "broken=true" else "done"), trial.id
         if trial.error is not None:
             assert trial.error.kind == "ArithmeticError"

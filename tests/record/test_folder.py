@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from trainlab.errors import RecordError
-from trainlab.plan import Trial
 from trainlab.record.files import (
     LineWriter,
     numbered_lines,
@@ -18,7 +17,7 @@ from trainlab.record.files import (
 )
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
-from trainlab.record.trial_record import PLANNED, TrialRecord
+from trainlab.record.trial_record import TrialRecord
 
 NOW = datetime(2026, 1, 31, 10, 15, 0)
 TRIAL = TrialRecord(id="t", kind="learn", workload="w", seed=1, settings={})
@@ -98,10 +97,6 @@ except RecordError as error:
     assert "study.json: cannot be written: File too large; free some space" in done.stdout
     assert read_json(tmp_path / "study.json") == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
-
-
-def test_a_further_attempt_keeps_all_that_was_planned() -> None:
-    assert Trial.model_fields.keys() == PLANNED
 
 
 def test_a_trial_cannot_be_named_so_that_it_lies_elsewhere(tmp_path: Path) -> None:

@@ -44,10 +44,8 @@ def take_turns(
     seats: Sequence[Seat],
     groups: Sequence[Group],
     events: EventWriter,
-    most_ready: int = MOST_READY,
 ) -> None:
-    """Lets the seats of a bench take turns until each has its record, so many in one block at most, and
-    tells how far they are."""
+    """Lets the seats of a bench take turns until each has its record, and tells how far they are."""
     spec, trial_ids = groups[0].trials[0].cost, tuple(one for group in groups for one in group.ids)
     assert spec is not None
     rounds, token = Rounds(spec, groups[0].bench or ""), uuid.uuid4().hex[:12]
@@ -59,7 +57,7 @@ def take_turns(
         begun = len(seats) - len(waiting)
         ready = [] if reference is None else [reference]
         fits = True  # beside those that stand ready
-        while waiting and len(ready) < most_ready and (fits or len(ready) < 2):
+        while waiting and len(ready) < MOST_READY and (fits or len(ready) < 2):
             seat = waiting.pop(0)
             if (found := seat.warm_up()) is not None:
                 ready.append(seat)

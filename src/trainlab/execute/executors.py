@@ -3,16 +3,15 @@
 Everything goes through the run folder: an executor gets the groups to run, each worker records its trials
 there, and whoever watches the run reads the events there. Those on clusters stand in `cluster`.
 
-    executors   which group runs next, beside which others     in the driver
-    launch      starts a process for a group, and tells it      in the driver
-    worker      what the process does when it is told           in the process
-    retries     what runs once more after one has died          in the driver
+    executors   which group runs next, beside which others, and what runs once more     in the driver
+    launch      starts a process for a group, and tells it                              in the driver
+    worker      what the process does when it is told                                   in the process
 """
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from multiprocessing import connection
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any, Protocol
 
 from trainlab.execute import launch
 from trainlab.execute.attempt import EventWriter, new_token
-from trainlab.execute.bench import MOST_READY, run_benches, take_turns
+from trainlab.execute.bench import run_benches, take_turns
 from trainlab.execute.jobs import (
     AUTO,
     ONE_AT_A_TIME,
@@ -32,7 +31,6 @@ from trainlab.execute.jobs import (
 from trainlab.execute.launch import Job, WorkerProcess
 from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
-from trainlab.execute.retries import PAIR, Retries
 from trainlab.execute.signals import signals_held
 from trainlab.execute.worker import TimedTrial, run_group
 from trainlab.machine.device import is_cpu, pick_device
@@ -41,10 +39,12 @@ from trainlab.machine.process_state import torch_restored
 from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event, JobsRecord
+from trainlab.record.trial_record import OUT_OF_MEMORY
 from trainlab.spec import Study
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.train.callbacks import Instrument
 from trainlab.train.engines import engines_for
+from trainlab.train.engines.ddp import ProcessLostError
 from trainlab.train.loader import Loader
 
 LAST_ROUNDS = 3
@@ -126,16 +126,15 @@ class LocalExecutor:
             return "timed" if group.bench is not None else "alone" if group.is_alone else "shared"
 
         with closing(EventWriter(run)) as events:
+            environment = run.write_environment(capture(self._folder))
+            here = _Here(run, events, environment, self._load, self._instruments)
             job = Job(
                 run=run.path.absolute(),
-                trials=(),
-                environment=run.write_environment(capture(self._folder)),
-                token="",
+                environment=environment,
                 folder=self._folder,
                 code=self._load.known_code(study.workload),
                 sent=self._load.sent,
             )
-            here = _Here(run, events, job, self._load, self._instruments)
             there = _Processes(run, events, job, self._trial_timeout_s)
             for kind, some in groupby(packed(groups) if self._on == "local" else groups, kind_of):
                 members = list(some)
@@ -172,34 +171,30 @@ class LocalExecutor:
         return jobs
 
 
+@dataclass(frozen=True)
 class _Here:
     """This process, which runs groups one after the other; nothing leaves it."""
 
-    def __init__(
-        self,
-        run: RunFolder,
-        events: EventWriter,
-        job: Job,
-        load: Loader,
-        instruments: Sequence[Instrument],
-    ) -> None:
-        self._run, self._events, self._environment = run, events, job.environment
-        self._load, self._instruments = load, instruments
+    run: RunFolder
+    events: EventWriter
+    environment: str
+    load: Loader
+    instruments: Sequence[Instrument]
 
     def run_in_turn(self, groups: Sequence[Group], is_over: IsOver) -> None:
         for group in groups:
             if is_over():
                 return
-            self._events.write(Event(kind="group_begins", trials=group.ids))
-            run_group(self._run, group.ids, self._environment, self._load, self._instruments)
-            self._events.write(Event(kind="group_ends", trials=group.ids))
+            self.events.write(Event(kind="group_begins", trials=group.ids))
+            run_group(self.run, group.ids, self.environment, self.load, self.instruments)
+            self.events.write(Event(kind="group_ends", trials=group.ids))
 
     def run_bench(self, groups: Sequence[Group]) -> None:
         ids = [one for group in groups for one in group.ids]
-        seats = [TimedTrial(self._run, one, self._environment, self._load) for one in ids]
+        seats = [TimedTrial(self.run, one, self.environment, self.load) for one in ids]
         try:
             with torch_restored():
-                take_turns(seats, groups, self._events)
+                take_turns(seats, groups, self.events)
         finally:
             for seat in seats:
                 seat.abandon()
@@ -213,8 +208,8 @@ class _Processes:
         self, run: RunFolder, events: EventWriter, job: Job, trial_timeout_s: float | None
     ) -> None:
         """`job`: what is the same for all of them."""
-        self._run, self._events, self._job = run, events, job
-        self._trial_timeout_s, self._retries = trial_timeout_s, Retries(run)
+        self._events, self._job, self._retries = events, job, Retries(run)
+        self._trial_timeout_s = trial_timeout_s
         self._times_s: dict[str, float] = {}
         """Of a trial, by cell, in the last group that ended."""
 
@@ -249,7 +244,7 @@ class _Processes:
                     for trial in group.trials:
                         self._times_s[trial.cell] = process.busy_s / len(group.trials)
 
-    def run_bench(self, groups: Sequence[Group], most_ready: int = MOST_READY) -> None:
+    def run_bench(self, groups: Sequence[Group]) -> None:
         """Starts the processes of a bench together and lets them take turns."""
         ids = tuple(group.ids for group in groups)
         with _ending() as processes:
@@ -260,9 +255,9 @@ class _Processes:
             for process in processes:
                 process.answer()
             self._events.write(Event(kind="ready", groups=ids))
-            take_turns(processes, groups, self._events, most_ready)
+            take_turns(processes, groups, self._events)
         if self._retries.is_for_bench(groups, processes):
-            self.run_bench(groups, PAIR)
+            self.run_bench(groups)
 
     def _process(self, group: Group, threads: int | None) -> WorkerProcess:
         # Of trials that run together each counts its share of the time.
@@ -274,7 +269,66 @@ class _Processes:
             threads=threads or group.threads,
             limit_s=None if each_s is None else each_s * len(group.trials),
         )
-        return WorkerProcess(self._run, group, job)
+        return WorkerProcess(group, job)
+
+
+LOST_PROCESS = ProcessLostError.__name__
+KILLED = "killed"
+
+
+class Retries:
+    """What runs once more when a process of a run has died; each trial once for each reason.
+
+    Killed from outside, a group runs again as it was, and so does a trial that lost one of its processes. A
+    crash or a hang of several trials in one process is the fault of one of them: each then runs alone. So
+    does one that found too little memory on a GPU, which others may have used. A bench of which a process
+    was killed runs again as a whole, since its figures are ratios within rounds. What a node of a cluster
+    has left is tried again in `trainlab.execute.cluster`.
+    """
+
+    def __init__(self, run: RunFolder) -> None:
+        self._run = run
+        self._given: set[tuple[str, str]] = set()
+        """Trials, and why."""
+
+    def of_group(self, group: Group, process: WorkerProcess) -> list[Group]:
+        """What is to be run again of a group whose process has ended; trials that it left behind and that
+        have had their chance are recorded as failed."""
+        left = {record.id for record in process.unfinished()}
+        trials = tuple(trial for trial in group.trials if trial.id in left)
+        if trials and process.was_ended_from_outside and self._are_first(trials, KILLED):
+            return [group.model_copy(update={"trials": trials})]
+        if len(trials) == len(group.trials) == 1:
+            process.record_exit()
+            return []
+        again = trials or filter(self._may_do_better, group.trials)
+        return [Group(trials=(trial,), is_alone=True) for trial in again]
+
+    def is_for_bench(self, groups: Sequence[Group], processes: Sequence[WorkerProcess]) -> bool:
+        """Whether a bench whose processes have ended is to be run again."""
+        ended = list(zip((group.trials[0] for group in groups), processes, strict=True))
+        killed = [
+            trial for trial, process in ended if process.has_died and process.was_ended_from_outside
+        ]
+        lost = [trial for trial, _ in ended if self._error_of(trial) == LOST_PROCESS]
+        return self._are_first(killed, KILLED) or self._are_first(lost, LOST_PROCESS)
+
+    def _may_do_better(self, trial: Trial) -> bool:
+        """Whether it has failed, for the first time, for a reason that may have been others'."""
+        kind = self._error_of(trial)
+        may = kind == LOST_PROCESS or (kind == OUT_OF_MEMORY and not is_cpu(trial.settings.device))
+        return may and self._are_first([trial], kind)
+
+    def _error_of(self, trial: Trial) -> str:
+        error = self._run.trial(trial.id).read().error
+        return "" if error is None else error.kind
+
+    def _are_first(self, trials: Iterable[Trial], reason: str) -> bool:
+        """Whether there are some, and none was tried once more for that reason; they are from now on."""
+        asked = {(trial.id, reason) for trial in trials}
+        is_first = bool(asked) and not asked & self._given
+        self._given |= asked
+        return is_first
 
 
 def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:

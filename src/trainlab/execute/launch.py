@@ -59,13 +59,13 @@ class Job:
     """What a process is told as it starts."""
 
     run: Path
-    trials: tuple[str, ...]
     environment: str
     """The name under which the machine is recorded."""
-    token: str
-    """That of its attempts."""
     folder: Path
     """Where it starts: the user's code may have gone elsewhere in the driver."""
+    trials: tuple[str, ...] = ()
+    token: str = ""
+    """That of its attempts."""
     code: str | None = None
     """The fingerprint of the workload's code when the run began."""
     sent: Mapping[str, bytes] | None = None
@@ -124,9 +124,9 @@ def _variables(threads: Mapping[str, str]) -> Iterator[None]:
 class WorkerProcess:
     """The driver's hold on a process that runs the trials of a group, and the records that it leaves."""
 
-    def __init__(self, run: RunFolder, group: Group, job: Job) -> None:
-        self._job, self._run = job, run
-        self._folders = [run.trial(trial_id) for trial_id in group.ids]
+    def __init__(self, group: Group, job: Job) -> None:
+        self._job, self._run = job, RunFolder(job.run)
+        self._folders = [self._run.trial(trial_id) for trial_id in group.ids]
         of_script = any(is_script(trial.workload) for trial in group.trials)
         self.patience_s = SCRIPT_INTERRUPTED_S if of_script else INTERRUPTED_S
         """How long it may take to end once it was interrupted."""
@@ -136,7 +136,7 @@ class WorkerProcess:
         self.has_ended = self.has_died = False
         """The second: whether it has left trials behind, which are recorded as failed."""
         self._num_killed_before = num_killed_for_memory()
-        self._log = run.log_file(group.ids[0]).absolute()
+        self._log = self._run.log_file(group.ids[0])
         self._log.parent.mkdir(exist_ok=True)
         self._log_begin = self._log.stat().st_size if self._log.exists() else 0
         self._start()
@@ -191,18 +191,17 @@ class WorkerProcess:
         self.answer()
         self._dismiss()
 
+    # What a timed trial does, done there (see `Seat`); None where it failed or the process died.
+
     def warm_up(self) -> "Footprint | None":
-        """Lets it set its trial up and warm it; None where that failed or the process died."""
         found: Footprint | None = self._ask("warm_up")
         return found
 
     def turn(self, number: int) -> float | None:
-        """Lets it take a turn; None where the trial failed or the process died."""
         median_ms: float | None = self._ask("turn", number)
         return median_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        """Lets it write its record and end."""
         self._ask("finish", bench, stopped)
 
     def _ask(self, *command: object) -> Any:

@@ -12,7 +12,7 @@ from trainlab.errors import WorkloadError
 from trainlab.plan import Group, Trial, further_groups, plan, trials_of
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study_record import GroupRecord, StudyRecord
-from trainlab.record.trial_record import Failure, State, TrialRecord
+from trainlab.record.trial_record import PLANNED, Failure, State, TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
@@ -86,7 +86,7 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
 
 def planned_trial(folder: TrialFolder) -> Trial:
     """A trial as it was planned, from its record."""
-    values = folder.read().model_dump(include=set(Trial.model_fields))
+    values = folder.read().model_dump(include=PLANNED)
     return checked(Trial, values, str(folder.trial_file))
 
 

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt
 
+from trainlab.plan import Trial
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.schema import FileRecord, Note, Record, TrialId
 from trainlab.spec.settings import Scalar
@@ -12,21 +13,7 @@ State = Literal["pending", "running", "done", "diverged", "interrupted", "failed
 """Where a trial stands; all but the first two are final."""
 
 FINISHED = ("done", "diverged")
-PLANNED = frozenset(
-    [
-        "id",
-        "kind",
-        "workload",
-        "cell",
-        "levels",
-        "seed",
-        "settings",
-        "cost",
-        "watch",
-        "again",
-        "weights_of",
-    ]
-)
+PLANNED = set(Trial.model_fields)
 """Fields that are known when a trial is planned; all others are filled in when it runs."""
 
 

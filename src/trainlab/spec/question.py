@@ -8,19 +8,17 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, NonNegativeInt, PositiveFloat, PositiveInt, WithJsonSchema
+from pydantic import BeforeValidator, NonNegativeInt, PositiveInt
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import (
     RunName,
-    Spec,
     checked,
     field_problems,
     name_hint,
     other_names,
     setting_of,
 )
-from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.settings import (
     OF_WORKLOADS,
     Scalar,
@@ -34,7 +32,7 @@ from trainlab.spec.study import (
     BASE,
     Cell,
     CostSpec,
-    WrittenTarget,
+    StudyBase,
     cell_id,
     combinations,
     level_text,
@@ -101,19 +99,11 @@ def _seeds(value: object) -> object:
     raise ValueError(f"got {value!r}, must be a number of seeds or a list of seeds, as [1, 2, 3]")
 
 
-TEXT_OR_TABLE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
-"""For editors: a probe as text, or as a table."""
-
-
-class Question(Spec):
+class Question(StudyBase):
     """What is asked about a workload: base settings, factors with their levels, seeds, instruments."""
 
-    workload: str
-    """A built-in workload's name, or `file.py:name` of your own."""
     name: RunName | None = None
     """Names the run folder; not given: the workload's name."""
-    title: str = ""
-    """The question in words, for the report."""
     seeds: Annotated[PositiveInt | tuple[NonNegativeInt, ...], BeforeValidator(_seeds)] = 1
     """How many seeds, or the seeds themselves: one learn trial per cell and seed."""
     until_decided: bool = False
@@ -129,25 +119,6 @@ class Question(Spec):
     """Factors and their levels; a name that is no setting is a parameter of the model."""
     cells: tuple[dict[str, Scalar], ...] = ()
     """Further cells, each with its own levels."""
-    learn: bool = True
-    """Train every cell with every seed."""
-    cost: CostSpec | None = None
-    """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, WrittenTarget] = {}
-    """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
-    bare number must be reached from above by losses and errors, from below by all else."""
-    margins: dict[str, PositiveFloat] = {}
-    """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
-    "train/sample_us" or "inference/sample_us", the share."""
-    spreads: dict[str, dict[str, PositiveFloat]] = {}
-    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
-    shown is then said before training."""
-    probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
-    """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
-    tensorboard: bool = True
-    """Write TensorBoard event files beside the records."""
-    save_model: bool = False
-    """Keep the trained weights."""
 
 
 def read_question(path: Path) -> Question:

@@ -204,15 +204,43 @@ WrittenTarget = Annotated[
 """As people write it: 0.97, or "<= 0.1"."""
 
 
-class Study(Spec):
+TEXT_OR_TABLE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+"""For editors: a probe as text, or as a table."""
+
+
+class StudyBase(Spec):
+    """What a question and the study that it becomes have in common."""
+
+    workload: str
+    """A built-in workload's name, or `file.py:name` of your own."""
+    title: str = ""
+    """The question in words, for the report."""
+    learn: bool = True
+    """Train every cell with every seed."""
+    cost: CostSpec | None = None
+    """Measure what a step costs in every cell, in fresh processes."""
+    targets: dict[str, WrittenTarget] = {}
+    """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
+    bare number must be reached from above by losses and errors, from below by all else."""
+    margins: dict[str, PositiveFloat] = {}
+    """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
+    "train/sample_us" or "inference/sample_us", the share."""
+    spreads: dict[str, dict[str, PositiveFloat]] = {}
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
+    shown is then said before training."""
+    probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
+    """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
+    tensorboard: bool = True
+    """Write TensorBoard event files beside the records."""
+    save_model: bool = False
+    """Keep the trained weights."""
+
+
+class Study(StudyBase):
     """One workload, its cells and the seeds to repeat each with."""
 
     name: RunName
     """Names the run folder."""
-    title: str = ""
-    """The question in words."""
-    workload: str
-    """A built-in workload's name, or `file.py:name` of your own."""
     settings: TrainSpec
     """The base, and all there is where nothing varies."""
     cells: tuple[Cell, ...] = ()
@@ -224,27 +252,10 @@ class Study(Spec):
     looks: tuple[PositiveInt, ...] = ()
     """Numbers of seeds after which verdicts are made, where seeds are added until all is decided; the
     error rate holds over all of them. Empty: one look, at the end."""
-    learn: bool = True
-    """Train every cell, once per seed."""
-    cost: CostSpec | None = None
-    """Measure what a step costs in every cell, in fresh processes."""
-    targets: dict[str, WrittenTarget] = {}
-    """Metric to the value whose reaching is timed."""
     higher_is_better: dict[str, bool] = {}
     """Of the metrics that say so themselves; of others it follows from their name."""
-    margins: dict[str, PositiveFloat] = {}
-    """Metric to the difference that would not matter."""
-    spreads: dict[str, dict[str, PositiveFloat]] = {}
-    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
-    shown is then said before training."""
     script: ScriptSpec | None = None
     """The script that is watched, where the study is of one; `workload` is then its file."""
-    probes: tuple[ProbeSpec, ...] = ()
-    """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
-    tensorboard: bool = True
-    """Write TensorBoard event files beside the records."""
-    save_model: bool = False
-    """Keep the trained weights."""
 
     def is_better_lower(self, metric: str) -> bool:
         """Whether a metric, as `test/auc`, is better when lower."""
