@@ -31,9 +31,9 @@ from benchmarks.script import LOG_EVERY, loader_of
 from trainlab.machine.device import synchronize
 from trainlab.record.files import LineWriter
 from trainlab.stats.means import median_interval
-from trainlab.watching.hooks import Hooks
-from trainlab.watching.script_curve import ScriptCurve
+from trainlab.watching.hooks import WHOLE, Hooks
 from trainlab.watching.tracer import Tracer
+from trainlab.watching.watched_run import ScriptCurve
 
 UPDATES = 1000
 MNIST, MNIST_UPDATES = "MNIST script, batch 64", 100
@@ -137,7 +137,7 @@ class Watched:
         self.num_written += has_written
 
     def _stop(self) -> None:
-        self._tracer.see_whole()
+        self._tracer.see(WHOLE, is_amid_step=True)
         self._tracer.hooks.close()
 
     def ms(self) -> float:

@@ -22,7 +22,7 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     monkeypatch.setattr(script_cost, "warm_ms", lambda _: STEP_MS)
     loader = SimpleNamespace(num_workers=workers)
     tracer: Any = SimpleNamespace(
-        trace_lightly=lambda is_light: None,
+        see=lambda level: None,
         was_restarted=False,
         device="cpu",
         log=SimpleNamespace(trained_loader=loader),

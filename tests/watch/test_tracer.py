@@ -276,7 +276,7 @@ def test_all_but_the_time_is_the_same_as_where_all_is_seen() -> None:
             assert all(vars(one) | own == vars(other) | own for one, other in pairs), (loop, name)
         passes = whole.timeline.num_evaluation_passes
         assert sampled.timeline.num_evaluation_passes == passes, loop
-        assert all(min(step_ns) >= 0 for step_ns in sampled.steps_ns), loop
+        assert all(min(parts) >= 0 for parts in sampled.parts_ns.values()), loop
 
 
 def test_steps_and_losses_are_those_of_the_loop() -> None:
@@ -364,7 +364,7 @@ def test_time_between_bursts_is_divided_as_in_the_latest_but_for_waits_and_what_
     assert 200 < len(counted) < 390
     assert sum(tracer.timeline.total_ns) == clock.now_ns
     for number in counted[1:]:
-        parts_ms = [spent / 1e6 for spent in tracer.steps_ns[number]]
+        parts_ms = [spent / 1e6 for spent in tracer.parts_ns[number + 1]]
         assert parts_ms[DATA] == (9.0 if number % 7 == 6 else 1.0)
         if number % 50 != 49:
             expected = [parts_ms[FORWARD], parts_ms[LOSS], parts_ms[OTHER]]
@@ -564,7 +564,7 @@ def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
     tracer.close()
     assert tracer.num_steps == 6
     assert not model._forward_hooks
-    assert all(step_ns[FORWARD] for step_ns in tracer.steps_ns)
+    assert all(parts_ns[FORWARD] for parts_ns in tracer.parts_ns.values())
     assert set(looking.hooks) == {0}
 
 

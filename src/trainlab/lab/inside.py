@@ -30,7 +30,8 @@ from trainlab.watching import own_metrics as told
 from trainlab.watching.hooks import Hooks
 from trainlab.watching.script_child import raised_by
 from trainlab.watching.script_process import ScriptError
-from trainlab.watching.watched_run import WholeWatch
+from trainlab.watching.tracer import Refused
+from trainlab.watching.watched_run import WatchedTraining
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +80,7 @@ class WatchedLoop:
         self._study, self._out = study, out
         self._model, self._optimizer = model, optimizer
         self._run: Run | None = None
-        self._watched: WholeWatch | None = None
+        self._watched: WatchedTraining | None = None
         self._attempt: Attempt | None = None
         self._open, self._pid = ExitStack(), os.getpid()
 
@@ -131,8 +132,11 @@ class WatchedLoop:
         """Whatever was raised goes on."""
         if os.getpid() != self._pid:
             return  # forked inside the block: the run is that of the other process
+        refused = error.error if isinstance(error, Refused) else None
         with suppress(TrainlabError) if error is not None else ExitStack():
-            self._end(error)
+            self._end(refused or error)
+        if refused is not None:
+            raise refused from None
 
     def _begin(self, opened: ExitStack) -> None:
         is_script = Path(sys.argv[0]).suffix == ".py" and self._study.workload != NOTEBOOK
@@ -147,16 +151,16 @@ class WatchedLoop:
         attempt.begin()
         events.write(Event(kind="group_begins", trials=group.ids))
         opened.callback(events.write, Event(kind="group_ends", trials=group.ids))
-        self._meter = LoadMeter()
-        self._watched = WholeWatch(
+        self._meter, script = LoadMeter(), self._study.script
+        assert script is not None
+        self._watched = WatchedTraining(
             attempt.trial,
             attempt.folder,
+            script,
+            lambda step, metrics: events.write(progress_event(attempt.trial.id, metrics)),
             probes=self._study.probes,
             tensorboard=self._study.tensorboard,
             model=self._model,
-            on_progress=lambda step, metrics: events.write(
-                progress_event(attempt.trial.id, metrics)
-            ),
         )
         if self._optimizer is not None:
             self._watched.tracer.lead_by(self._optimizer)

@@ -23,7 +23,7 @@ from trainlab.train.callbacks import Arguments, ParameterIds, Point, Progress, T
 from trainlab.train.opaque import is_opaque
 from trainlab.train.seeds import seeded
 from trainlab.watching.step_log import SeenLoader, StepLog
-from trainlab.watching.tracer import Tracer
+from trainlab.watching.tracer import Refused, Tracer
 
 if TYPE_CHECKING:
     from trainlab.instruments.tensorboard import TensorBoard
@@ -119,14 +119,12 @@ class FollowedModel:
         tensorboard: bool = False,
         shows_network: bool = True,
         before_call: Callable[[], None] = lambda: None,
-        refusal: Callable[[SpecError], BaseException] = lambda error: error,
     ) -> None:
-        """`before_call` is called before any model is; `refusal`: what is raised in the script for probes
-        that cannot be."""
+        """`before_call` is called before any model is."""
         self._tracer, self._trial, self._folder, self._specs = tracer, trial, folder, tuple(specs)
         self._model = None if model is None else plain_model(model)
         self._has_board, self._has_network = tensorboard, shows_network
-        self._before_call, self._refusal = before_call, refusal
+        self._before_call = before_call
         self.notes: list[Note] = []
         self._board: TensorBoard | None = None
         self._probes: ScriptProbes | None = None
@@ -221,7 +219,7 @@ class FollowedModel:
             self._probes, self._specs = None, ()
             probes.trial_ends(Progress())
             if self._num_steps <= 1:
-                raise self._refusal(error) from None
+                raise Refused(error) from None
             self.notes.append(Note(code="probes_ended", values={"reason": str(error)}))
 
     def _holds(self, module: nn.Module) -> bool:

@@ -37,7 +37,7 @@ from trainlab.watching.script_cost import Turns, WholeTurns, profiled_window
 from trainlab.watching.script_process import END, Order
 from trainlab.watching.statements import Search
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
-from trainlab.watching.watched_run import WholeWatch, facts_of
+from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
 
 Measured = TypeVar("Measured")
@@ -95,20 +95,17 @@ class Answers:
 def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
     """The script from its start to its end, with the records of a learn trial."""
     folder, script = TrialFolder(Path(order.trial_folder)), order.script
-    whole = WholeWatch(
+    training = WatchedTraining(
         order.trial,
         folder,
+        script,
+        lambda step, metrics: answers.send(step=step, metrics=dict(metrics)),
         probes=order.probes,
         tensorboard=order.tensorboard,
-        metrics=script.metrics,
-        columns=script.columns,
         start_ns=_start_ns(),
-        on_progress=lambda step, metrics: answers.send(step=step, metrics=dict(metrics)),
-        refusal=Refused,
         rank=rank(),
-        sees_all=script.is_searched,
     )
-    search = Search(order.path, whole.tracer) if script.is_searched else None
+    search = Search(order.path, training.tracer) if script.is_searched else None
     limit_s = math.inf
 
     def step_ended(step: int) -> None:
@@ -124,25 +121,25 @@ def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
         interrupts.ignore()
-        answers.send(step=whole.tracer.num_steps, metrics={}, is_recording=True)
+        answers.send(step=training.tracer.num_steps, metrics={}, is_recording=True)
         if search is not None:
             search.close()
-        whole.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
+        training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
         if search is not None:
             watched = folder.watched_by(rank())
             watched.write(search.added_to(watched.read()))
-        came = whole.progress
+        came = training.progress
         answers.send(
             **ended,
             epochs=came.epochs_done,
             steps=came.steps_done,
             final=came.final,
-            facts=whole.facts,
-            notes=[note.model_dump(mode="json") for note in whole.notes],
-            missing=[note.model_dump(mode="json") for note in whole.missing],
+            facts=training.facts,
+            notes=[note.model_dump(mode="json") for note in training.notes],
+            missing=[note.model_dump(mode="json") for note in training.missing],
         )
 
-    whole.on_step, own = step_ended, os.getpid()
+    training.on_step, own = step_ended, os.getpid()
     # Of a script that leaves by `os._exit` nothing runs any more, but what was seen is recorded.
     with leaving_by(lambda code: record(_left(code))):
         ended = _ended(order)

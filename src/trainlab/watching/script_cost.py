@@ -37,8 +37,8 @@ from trainlab.measure.steps import Stopwatch
 from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
-from trainlab.watching.script_curve import parts_ms
-from trainlab.watching.timeline import PARTS
+from trainlab.watching.hooks import LIGHT, WHOLE
+from trainlab.watching.timeline import PARTS, parts_ms
 from trainlab.watching.tracer import Refused, Tracer
 from trainlab.watching.watched_run import samples_per_update
 
@@ -117,8 +117,8 @@ class Turns:
         synchronize(self.device)
         waited_ms = 1e3 * (time.perf_counter() - before_s)
         # The first step of the process, without the start of the script.
-        self._warmup_ms = [sum(self._tracer.steps_ns[-1]) / 1e6 + waited_ms]
-        self._tracer.trace_lightly(True)
+        self._warmup_ms = [self._tracer.steps_ns[-1] / 1e6 + waited_ms]
+        self._tracer.see(LIGHT)
         self._stopwatch = Stopwatch(self.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
@@ -146,7 +146,7 @@ class Turns:
         """So many steps, those set aside not counted; they count where there are no others."""
         tracer, stopwatch = self._tracer, self._stopwatch
         assert stopwatch is not None
-        tracer.trace_lightly(True)
+        tracer.see(LIGHT)
         kept: list[float] = []
         all_ms: list[float] = []
         stopwatch.mark("start")
@@ -175,7 +175,7 @@ class Turns:
     def _marked(self, count: int) -> Protocol:
         tracer, stopwatch = self._tracer, self._stopwatch
         assert stopwatch is not None
-        tracer.trace_lightly(False)
+        tracer.see(WHOLE)
         on_device = self.device.type == "cuda"
         tracer.timeline.stopwatch = stopwatch if on_device else None
         for _ in range(count):
@@ -192,10 +192,10 @@ class Turns:
                     step[name] += ms
                 self._phase_steps.append({n: ms for n, ms in step.items() if ms})
             else:
-                parts = parts_ms([tracer.steps_ns[-1]])
+                parts = parts_ms([tracer.timeline.latest[-1]])
                 self._phase_steps.append({name: values[0] for name, values in parts.items()})
         tracer.timeline.stopwatch = None
-        tracer.trace_lightly(True)
+        tracer.see(LIGHT)
 
     def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
         batch_size = samples_per_update(self._tracer) or 1
@@ -254,7 +254,7 @@ class WholeTurns(Turns):
 
     def _turn(self, number: int) -> Generator[None, None, tuple[float, list[float], int, int]]:
         tracer = self._tracer
-        tracer.trace_lightly(True)
+        tracer.see(LIGHT)
         # Batches that workers have made ready while the script stood still do not count; leads of several
         # lengths, else a test after every so many updates might be in all turns or in none.
         for _ in range(self._num_queued and self._num_queued + number % NUM_LEADS):
@@ -308,7 +308,7 @@ def profiled_window(
     for _ in range(cost.warmup_steps):
         yield
     device = torch.device(tracer.device)
-    tracer.trace_lightly(True)
+    tracer.see(LIGHT)
     stopwatch = Stopwatch(device)
     stopwatch.mark("start")
     for _ in range(cost.active_steps):
@@ -317,7 +317,7 @@ def profiled_window(
     bare_ms = [ms for _, ms in stopwatch.laps_ms()]
     # A test in between would make a step many times as long.
     usual_ms = statistics.median(bare_ms)
-    tracer.trace_lightly(False)
+    tracer.see(WHOLE)
     tracer.timeline.stopwatch = _Marks(device)
     profiler = profiler_for(device, by_shape=cost.by_shape)
     profiler.__enter__()

@@ -7,13 +7,10 @@ is divided as in the latest steps seen whole.
 """
 
 import statistics
-from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import perf_counter_ns
 from typing import Final
-
-import numpy as np
 
 from trainlab.measure.steps import Stopwatch
 
@@ -59,14 +56,17 @@ class Timeline:
         self.paused_ns = 0
         """What counts nowhere."""
         self._paused_at = 0
-        self._latest: deque[list[int]] = deque(maxlen=LATEST)
-        """Steps seen whole."""
+        self.latest: deque[list[int]] = deque(maxlen=LATEST)
+        """The parts of the latest steps seen whole."""
         self._is_partial = False
         """Whether the step under way was only counted at its beginning."""
-        self._shares, self._most_ns = [0.0] * len(PARTS), 0.0
+        self._shares, self._most_ns = [0.0] * len(PARTS), 0
         """Of a usual step without its wait for data; up to how long a step is one."""
         self._data_ns = self._asked_ns = 0
         """Of the step under way, where it is only counted: its wait for data, and when it began last."""
+        self._data_total_ns = self._known_total_ns = self._beyond_total_ns = 0
+        """Of the steps that were only counted since the latest burst: waits for data, what is divided, and
+        what is beyond usual steps."""
         self.stopwatch: Stopwatch | None = None
         """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
         self.on_settled: Callable[[bool], None] | None = None
@@ -128,17 +128,13 @@ class Timeline:
         """An update has been made: the parts of the step that it ends, in nanoseconds."""
         self._spend()
         self._settle_training()
-        step = self._ended()
-        step[STARTUP] = 0
-        if not self._is_partial:
-            self._latest.append(step)
-        self._is_partial = False
-        return step
-
-    def _ended(self) -> list[int]:
         step, self._step = self._step, list(_EMPTY)
         for part, spent in enumerate(step):
             self.total_ns[part] += spent
+        step[STARTUP] = 0
+        if not self._is_partial:
+            self.latest.append(step)
+        self._is_partial = False
         return step
 
     def restart(self) -> None:
@@ -157,10 +153,10 @@ class Timeline:
 
     def count(self) -> None:
         """From here, the end of a step, on only whole steps and their waits for data are timed."""
-        rests_ns = [sum(step) - step[DATA] for step in self._latest]
-        self._most_ns = UNUSUAL * (statistics.median(rests_ns) if rests_ns else 0)
+        rests_ns = [sum(step) - step[DATA] for step in self.latest]
+        self._most_ns = int(UNUSUAL * statistics.median(rests_ns)) if rests_ns else 0
         usual = [
-            step for step, rest in zip(self._latest, rests_ns, strict=True) if rest <= self._most_ns
+            step for step, rest in zip(self.latest, rests_ns, strict=True) if rest <= self._most_ns
         ]
         sums = [sum(spent) for spent in zip(*usual, strict=True)] or list(_EMPTY)
         sums[DATA] = 0
@@ -176,29 +172,41 @@ class Timeline:
         """The wait has ended."""
         self._data_ns += self._clock() - self._asked_ns
 
-    def step_is_counted(self) -> list[int]:
-        """As `step_ends`."""
-        now, step = self._clock(), self._step
-        data_ns, self._data_ns = self._data_ns, 0
-        rest_ns, self._since = now - self._since - data_ns, now
+    def step_is_counted(self) -> tuple[int, int]:
+        """An update has been made where only whole steps are timed: the wait for data and the rest of the
+        step, in nanoseconds."""
+        now, data_ns = self._clock(), self._data_ns
+        rest_ns = now - self._since - data_ns
+        self._since, self._data_ns = now, 0
         known_ns = min(rest_ns, self._most_ns)
-        for part, share in enumerate(self._shares):
-            if share:
-                spent = int(share * known_ns)
-                step[part] += spent
-                rest_ns -= spent
-        step[DATA] += data_ns
-        step[OTHER] += rest_ns + self._pending[OTHER]
-        self._pending[OTHER] = 0
-        return self._ended()
+        self._data_total_ns += data_ns
+        self._known_total_ns += known_ns
+        self._beyond_total_ns += rest_ns - known_ns
+        return data_ns, rest_ns
+
+    def divided(self, data_ns: int, rest_ns: int) -> list[int]:
+        """The parts of such a step, as in a usual one of the latest seen whole."""
+        known_ns = min(rest_ns, self._most_ns)
+        return self._parts(data_ns, known_ns, rest_ns - known_ns)
+
+    def _parts(self, data_ns: int, known_ns: int, beyond_ns: int) -> list[int]:
+        parts = [int(share * known_ns) for share in self._shares]
+        parts[DATA], parts[OTHER] = data_ns, parts[OTHER] + known_ns - sum(parts) + beyond_ns
+        return parts
 
     def see_whole(self, *, is_amid_step: bool) -> None:
         """From here on all calls are seen."""
+        self._book_counted()
         spent_ns, self._data_ns, data_ns = self._clock() - self._since, 0, self._data_ns
         self._since += spent_ns
         self._step[DATA] += data_ns
         self._step[OTHER] += spent_ns - data_ns
         self._is_partial = is_amid_step
+
+    def _book_counted(self) -> None:
+        parts = self._parts(self._data_total_ns, self._known_total_ns, self._beyond_total_ns)
+        self.total_ns = [sum(spent) for spent in zip(self.total_ns, parts, strict=True)]
+        self._data_total_ns = self._known_total_ns = self._beyond_total_ns = 0
 
     def pause(self) -> None:
         """What follows counts nowhere, until `go_on`."""
@@ -244,26 +252,10 @@ class Timeline:
             self.on_settled(True)
 
 
-class StepTimes:
-    """The parts of every step, in nanoseconds, in as little memory as they need."""
-
-    def __init__(self) -> None:
-        self._flat = array("q")
-
-    def __len__(self) -> int:
-        return len(self._flat) // len(PARTS)
-
-    def __getitem__(self, step: int) -> list[int]:
-        """It may be counted from the end."""
-        number = range(len(self))[step]
-        return self._flat[number * len(PARTS) : (number + 1) * len(PARTS)].tolist()
-
-    def append(self, parts_ns: Sequence[int]) -> None:
-        """Of the next step."""
-        self._flat.extend(parts_ns)
-
-    def totals_s(self, first: int, end: int) -> list[float]:
-        """What these steps took, in seconds."""
-        flat = np.array(self._flat[first * len(PARTS) : end * len(PARTS)])
-        totals: list[float] = (flat.reshape(-1, len(PARTS)).sum(axis=1) / 1e9).tolist()
-        return totals
+def parts_ms(steps_ns: Collection[Sequence[int]]) -> dict[str, list[float]]:
+    """The parts of steps by name, those that never were left out."""
+    names = [
+        (place, name) for place, name in enumerate(PARTS) if place not in (STARTUP, EVALUATION)
+    ]
+    found = {name: [round(step[place] / 1e6, 6) for step in steps_ns] for place, name in names}
+    return {name: values for name, values in found.items() if any(values) or name == "other"}

@@ -8,6 +8,7 @@ itself. A burst begins, too, where a test or a pass over the data does.
 import gc
 import random
 import time
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import perf_counter_ns
@@ -22,7 +23,7 @@ from torch.utils.data import DataLoader
 from trainlab.errors import SpecError
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE, Hooks
 from trainlab.watching.step_log import SeenLoader, StepLog
-from trainlab.watching.timeline import LOSS, OPTIMIZER, OTHER, PREPARE, Clock, StepTimes, Timeline
+from trainlab.watching.timeline import LOSS, OPTIMIZER, OTHER, PREPARE, Clock, Timeline
 
 FIRST = 100
 """All of so many steps are seen whole."""
@@ -30,6 +31,8 @@ BURST = 10
 """Then so many each time,"""
 EVERY = 100
 """once in so many on average."""
+ALL_UP_TO = 1000
+"""So many steps are each kept; then every second one, of twice as many; and so on."""
 MEMORY_EVERY_S = 0.25
 """Between two looks at how much memory the process holds."""
 
@@ -53,8 +56,10 @@ class Tracer:
     def __init__(self, start_ns: int | None = None, clock: Clock = perf_counter_ns) -> None:
         self.timeline = Timeline(clock, start_ns)
         self.log = StepLog()
-        self.steps_ns = StepTimes()
-        """The parts of each step; the first holds what came before it, but for the start."""
+        self.steps_ns = array("q")
+        """Of each step, all of it; the first holds what came before it, but for the start."""
+        self.parts_ns: dict[int, list[int]] = {}
+        """The parts of those that are kept, by their number from 1."""
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
         self.num_fetched = self.num_light_steps = 0
@@ -116,7 +121,8 @@ class Tracer:
         self.on_step = None
         if self._updates_by_hand:
             self._step_by_hand()
-        self.see_whole()
+        if self.hooks.level == COUNTS:
+            self.see(WHOLE, is_amid_step=True)
         self.hooks.close()
         self.timeline.finish()
 
@@ -128,30 +134,27 @@ class Tracer:
         if self.num_first_models is None:
             self.num_first_models = len(self.log.models)
 
-    def trace_lightly(self, is_light: bool) -> None:
-        """From here, the end of a step, on only batches and updates are seen, or all is again."""
-        if not self.hooks.level and not is_light:
-            self.timeline.restart()
-        # Where weights are updated by hand nothing else tells where a step ends.
-        self.hooks.see(LIGHT if is_light and self.has_optimizer else WHOLE)
-
-    def count(self) -> None:
-        """From here, the end of a step, on only batches, losses and updates are seen."""
-        self._without_gradients.clear()
-        self.timeline.count()
-        self.hooks.see(COUNTS)
-
-    def see_whole(self, *, is_amid_step: bool = True) -> None:
-        """From here on all is."""
-        if self.hooks.level == COUNTS:
+    def see(self, level: int, *, is_amid_step: bool = False) -> None:
+        """From here on so much of each step is seen: from its end, unless it `is_amid_step`."""
+        before = self.hooks.level
+        if level == LIGHT and not self.has_optimizer:
+            level = WHOLE  # nothing else tells where a step ends
+        if level == before:
+            return
+        if level == COUNTS:
+            self._without_gradients.clear()
+            self.timeline.count()
+        elif before == COUNTS:
             self.timeline.see_whole(is_amid_step=is_amid_step)
-            self.hooks.see(WHOLE)
+        elif before == LIGHT:
+            self.timeline.restart()
+        self.hooks.see(level)
 
     def _begin_burst(self) -> None:
         """Amid a step: a test or a pass over the data begins."""
         if self.is_sampled:
             self._left = max(self._left, BURST) if self.hooks.level == WHOLE else BURST
-            self.see_whole()
+            self.see(WHOLE, is_amid_step=True)
 
     def _sample(self) -> None:
         """At the end of a step."""
@@ -160,10 +163,10 @@ class Tracer:
             return
         if self.hooks.level == WHOLE:
             self._left = self._random.randint(1, 2 * (EVERY - BURST) - 1)
-            self.count()
+            self.see(COUNTS)
         else:
             self._left = BURST
-            self.see_whole(is_amid_step=False)
+            self.see(WHOLE)
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         seen = self.log.pass_begins(loader)
@@ -286,10 +289,17 @@ class Tracer:
         self._step_ends()
 
     def _step_ends(self) -> None:
+        number = self.num_steps + 1
+        is_kept = keeps(number)
         if self.hooks.level == WHOLE:
-            self.steps_ns.append(self.timeline.step_ends())
+            parts_ns = self.timeline.step_ends()
+            self.steps_ns.append(sum(parts_ns))
         else:
-            self.steps_ns.append(self.timeline.step_is_counted())
+            data_ns, rest_ns = self.timeline.step_is_counted()
+            self.steps_ns.append(data_ns + rest_ns)
+            parts_ns = self.timeline.divided(data_ns, rest_ns) if is_kept else []
+        if is_kept:
+            self.parts_ns[number] = parts_ns
         passes = self.timeline.num_evaluation_passes
         follows_test, self._passes_before = passes > self._passes_before, passes
         self.log.step_ends(follows_test=follows_test)
@@ -317,3 +327,8 @@ class Tracer:
                 getattr(self.follower, moment)(*arguments)
             finally:
                 self.timeline.go_on()
+
+
+def keeps(step: int) -> bool:
+    """Whether a step, counted from 1, has a line of its own in the curve, and its parts are recorded."""
+    return step % (1 << ((step - 1) // ALL_UP_TO).bit_length()) == 0

@@ -1,64 +1,65 @@
-"""WholeWatch: a training watched from its start to its end, with all the records of a learn trial."""
+"""A training that is watched from its start to its end: its curve as it goes on, and at last its record."""
 
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from itertools import islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise, takewhile
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Record, note
-from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord
+from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
 from trainlab.spec.probe import ProbeSpec
-from trainlab.train.callbacks import Progress
+from trainlab.spec.script import ScriptSpec
+from trainlab.train.callbacks import Point, Progress
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
-from trainlab.watching.hooks import Hooks
+from trainlab.watching.hooks import COUNTS, WHOLE, Hooks
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
-from trainlab.watching.script_curve import ScriptCurve, kept_between, parts_ms
-from trainlab.watching.timeline import PARTS
-from trainlab.watching.tracer import Tracer
+from trainlab.watching.step_log import LOSS_NAME
+from trainlab.watching.timeline import EVALUATION, PARTS, parts_ms
+from trainlab.watching.tracer import Tracer, keeps
+from trainlab.words.numbers import is_share
 
 PROGRESS_EVERY_S = 0.3
+WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
+LOGGED = "_logged"
+"""Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
+PERCENT = "_percent"
+"""Ends the name of an accuracy that the script tells in per cent."""
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 
 
-class WholeWatch:
-    """What the process does from here on, until `close`."""
+class WatchedTraining:
+    """What the process does from here on, until `close`, with all the records of a learn trial."""
 
     def __init__(
         self,
         trial: Trial,
         folder: TrialFolder,
-        *,
+        script: ScriptSpec,
         on_progress: Callable[[int, Mapping[str, float]], None],
+        *,
         probes: Sequence[ProbeSpec] = (),
         tensorboard: bool = False,
-        metrics: Mapping[str, str] | None = None,
-        columns: Mapping[str, tuple[str, str]] | None = None,
         model: nn.Module | None = None,
         start_ns: int | None = None,
-        refusal: Callable[[SpecError], BaseException] = lambda error: error,
         rank: int = 0,
-        sees_all: bool = False,
     ) -> None:
         """`on_progress` is told of updates, counted from 1, and of the newest values of the metrics, a few
-        times a second. `metrics` are patterns of what is printed, `columns` files and columns that are
-        written. `model` is the one to look into, by default the first that trains; `refusal` is what is
-        raised in the script for probes that cannot be. Of several processes the first, of rank 0, looks
-        into the model. Of a long training most steps are only counted, unless `sees_all`."""
+        times a second. `model` is the one to look into, by default the first that trains. Of several
+        processes the first, of rank 0, looks into the model."""
         self._folder, self._rank = folder, rank
         self._on_progress, self._told_s = on_progress, -math.inf
         self.on_step: Callable[[int], None] | None = None
@@ -74,23 +75,22 @@ class WholeWatch:
             tensorboard=tensorboard and not rank,
             shows_network=not rank,
             before_call=self._look,
-            refusal=refusal,
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
-        self._sees_all = sees_all or bool(probes) or bool(columns)
-        self.tracer.is_sampled = not self._sees_all
+        self._has_one_look = not (script.is_searched or probes or script.columns)
+        self.tracer.is_sampled = self._has_one_look
         told.listen(self._curve.metric)
         self._not_found = {
             name: note("metric_not_printed", name=name, pattern=pattern)
-            for name, pattern in (metrics or {}).items()
+            for name, pattern in script.metrics.items()
         }
         """Of each metric what is to be said if it never comes."""
-        for name, (file, column) in (columns or {}).items():
+        for name, (file, column) in script.columns.items():
             self._not_found[name] = note("metric_not_written", name=name, file=file, column=column)
-        self._end_search = search_output(metrics or {}, self._printed)
+        self._end_search = search_output(script.metrics, self._printed)
         self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
-        self._columns = CsvColumns(columns or {}, self._printed)
+        self._columns = CsvColumns(script.columns, self._printed)
         self._look()
 
     @property
@@ -143,8 +143,8 @@ class WholeWatch:
 
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
-        if not self._sees_all:
-            self.tracer.follower = None  # its one look at the model was in the first step
+        if self._has_one_look:
+            self.tracer.follower = None  # it was in the first step
         self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()
@@ -155,10 +155,196 @@ class WholeWatch:
             self.on_step(step)
 
 
+class ScriptCurve:
+    """Writes curve.jsonl as the script goes on."""
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        lines: LineWriter,
+        written: Callable[[Point], None] = lambda point: None,
+    ) -> None:
+        """`written` is told of every line."""
+        self._tracer, self._lines, self._tell = tracer, lines, written
+        self._told: list[tuple[int, str, float]] = []
+        """What the script told and no pass has taken yet: the updates made by then, name and value."""
+        self._num_in_steps = 0
+        """How many of those the lines of steps have been given."""
+        self._in_percent: set[str] = set()
+        self._evaluated_ns: dict[int, int] = {}
+        """All evaluation by the end of the first step of each epoch."""
+        self._epoch = 1
+        self._written = 0
+        """Steps that have been looked at."""
+        self._losses: dict[str, list[float]] = {}
+        """Of the steps of the pass."""
+        self._time_s = self._train_s = 0.0
+        self._evaluation_ns = 0
+        self.final: dict[str, float] = {}
+        self.last: dict[str, float] = {}
+        """The newest value of each metric."""
+        self.num_epochs = 0
+        self._wrote_s = time.monotonic()
+        self._unwritten: list[dict[str, Any]] = []
+
+    def printed(self, name: str, value: float) -> None:
+        """A metric in what the script printed: of the test set, unless its name says otherwise."""
+        self._add(name if "/" in name else f"test/{name}", value)
+
+    def metric(self, name: str, value: float) -> None:
+        """A metric that the script told: of the pass that is under way or has just ended. One whose name
+        does not say what it is of is of the test set where the model has run without training since the
+        last backward pass."""
+        part = "test" if self._tracer.is_testing else "train"
+        self._add(name if "/" in name else f"{part}/{name}", value)
+
+    def _add(self, name: str, value: float) -> None:
+        if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
+            name += LOGGED
+        # Known by its first value above 1; as a share it would be read as a hundred times as much.
+        if is_share(name) and value > 1 and name not in self._in_percent:
+            self._in_percent.add(name)
+            # So were its values so far: 0.9, of 100, is no share of nine tenths.
+            self._told = [(at, n + PERCENT if n == name else n, v) for at, n, v in self._told]
+            for values in (self.final, self.last):
+                if name in values:
+                    values[name + PERCENT] = values.pop(name)
+        name += PERCENT if name in self._in_percent else ""
+        self._told.append((self._tracer.num_steps, name, value))
+        self.last = {**self.last, name: value}
+
+    def step_ended(self) -> bool:
+        """Writes the lines of steps that have not been written, now and then: reading a loss may wait for
+        the device. Whether it did."""
+        epoch, evaluated_ns = (
+            self._tracer.log.epochs[-1],
+            self._tracer.timeline.total_ns[EVALUATION],
+        )
+        self._evaluated_ns.setdefault(epoch, evaluated_ns)
+        is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
+        if is_time:
+            self._write_steps()
+        return is_time
+
+    def finish(self, *, is_cut: bool = False) -> None:
+        """The script has ended; where it was cut short, amid a pass over the data unless all were given."""
+        self._write_steps()
+        loader = self._tracer.log.loader
+        is_complete = not is_cut or (loader is not None and loader.has_run_out)
+        if self._tracer.num_steps and is_complete:
+            # Nothing has told what a pass over the data is.
+            is_all = self.num_epochs == 0 and loader is None
+            self._write_epoch(self._tracer.timeline.total_ns[EVALUATION], is_all=is_all)
+        self._flush()
+        self._lines.close()
+
+    def _write_steps(self) -> None:
+        self._wrote_s = time.monotonic()
+        told: dict[int, dict[str, float]] = {}
+        for at, name, value in self._told[self._num_in_steps :]:
+            if name.startswith("train/"):
+                told.setdefault(at, {})[name] = value
+        epochs = self._tracer.log.epochs[self._written : self._tracer.num_steps]
+        for epoch, steps in groupby(epochs):
+            if epoch > self._epoch:
+                # What followed the last step of an epoch has ended by the end of the next step.
+                all_ns = self._tracer.timeline.total_ns[EVALUATION]
+                self._write_epoch(self._evaluated_ns.get(epoch, all_ns))
+                self._epoch = epoch
+            self._write_steps_of_epoch(self._written, self._written + len(list(steps)), told)
+        self._num_in_steps = len(self._told)
+        self._flush()
+        if self._written:
+            self.last = {**self.last, **self._tracer.log.losses_of(self._written - 1)}
+
+    def _write_steps_of_epoch(
+        self, first: int, end: int, told: Mapping[int, Mapping[str, float]]
+    ) -> None:
+        """All at once: it is done while the script waits. `told`: metrics of training that were told after
+        each update, before the next."""
+        log = self._tracer.log
+        steps_s = [spent / 1e9 for spent in self._tracer.steps_ns[first:end]]
+        times_s = list(accumulate(steps_s, initial=self._time_s))
+        losses = log.losses_between(first, end)
+        are_alike = all(len(values) == end - first for values in losses.values())
+        for step in filter(keeps, range(first + 1, end + 1)):
+            if are_alike:
+                own = {name: values[step - 1 - first] for name, values in losses.items()}
+            else:
+                own = log.losses_of(step - 1)
+            times = {"time_s": times_s[step - first]}
+            self._write("step", step, {**own, **told.get(step, {})}, times)
+        for name, values in losses.items():
+            self._losses.setdefault(name, []).extend(values)
+        self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
+        self._written = end
+
+    def _write_epoch(self, evaluation_ns: int, *, is_all: bool = False) -> None:
+        """`is_all`: all there was is one, at the end of which the last updates stand for it."""
+        test_s = (evaluation_ns - self._evaluation_ns) / 1e9
+        self._evaluation_ns = evaluation_ns
+        self._time_s += test_s
+        # What was told before the next pass made an update.
+        told = list(takewhile(lambda one: one[0] <= self._written, self._told))
+        del self._told[: len(told)]
+        own = {name: _mean(values) for name, values in self._losses.items()} | _values_of(told)
+        # A script need not test after every pass: what it told last counts at the end.
+        kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
+        self.final = {**kept, **own}
+        if is_all:
+            for name, values in self._losses.items():
+                self.final[name] = _mean(values[-num_at_the_end(len(values)) :])
+            before = self._written - num_at_the_end(self._written)
+            late = [one for one in told if one[0] > before and one[1].startswith("train/")]
+            self.final |= _values_of(late)
+        times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
+        self._write("epoch", self._written, own, times)
+        self._losses, self._train_s = {}, 0.0
+        self.num_epochs += 1
+
+    def _write(
+        self,
+        kind: Literal["step", "epoch"],
+        step: int,
+        metrics: dict[str, float],
+        times: dict[str, float],
+    ) -> None:
+        samples = self._tracer.log.samples[step - 1]
+        times = {name: round(seconds, 6) for name, seconds in times.items()}
+        point = Point(kind, self._epoch, step, samples, metrics, times)
+        place = {"kind": kind, "epoch": self._epoch, "step": step, "samples": samples}
+        finite = {n: v if math.isfinite(v) else None for n, v in metrics.items()}
+        self._unwritten.append({**place, **finite, **times})
+        self._tell(point)
+
+    def _flush(self) -> None:
+        self._lines.write(*self._unwritten)
+        self._unwritten.clear()
+
+
+def _values_of(told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
+    """Of each metric the last, or the mean of one of training, which each update may tell."""
+    found: dict[str, list[float]] = {}
+    for _, name, value in told:
+        found.setdefault(name, []).append(value)
+    return {
+        name: _mean(values) if name.startswith("train/") else values[-1]
+        for name, values in found.items()
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    """As sums of floats are, where they are not finite or too large to be added up."""
+    try:
+        return math.fsum(values) / len(values)
+    except (ValueError, OverflowError):
+        return sum(value / len(values) for value in values)
+
+
 def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
     """Of a process that has ended, but for its record."""
     timeline, log = tracer.timeline, tracer.log
-    total_ns, kept = timeline.total_ns, list(kept_between(1, tracer.num_steps + 1))
+    total_ns = timeline.total_ns
     call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
         rank=rank,
@@ -168,8 +354,8 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
-        steps=kept,
-        steps_ms=parts_ms([tracer.steps_ns[step - 1] for step in kept]),
+        steps=list(tracer.parts_ns),
+        steps_ms=parts_ms(tracer.parts_ns.values()),
         losses=[
             loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
         ],
@@ -234,10 +420,9 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
         bare_us: list[float] = []
         before = timeline.num_calls + timeline.num_marks
         for _ in range(ROUNDS):
-            if is_counted:
-                tracer.count()
+            tracer.see(COUNTS if is_counted else WHOLE)
             watched_us += steps_us()
-            tracer.see_whole()
+            tracer.see(WHOLE, is_amid_step=True)
             tracer.hooks.close()
             bare_us += steps_us()
             tracer.hooks = Hooks(tracer, timeline)
