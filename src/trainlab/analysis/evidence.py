@@ -104,8 +104,6 @@ class TrialRecords:
         return next(reversed(self.series(probe, target)), None)
 
 
-ProbedTrial = TrialRecords
-
 OF_SCRIPTS = (
     *(name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts),
     "threads",

@@ -7,7 +7,7 @@ root of the number of benches.
 """
 
 import math
-import statistics
+import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -78,7 +78,7 @@ def compare_costs(
     check_margin(margin)
     if not pairs:
         return ()
-    own, is_noise = _excess(figures, twice)
+    own = excess_variance(figures, twice)
     is_checked = own is not None or excess is not None
     added = max(own or 0.0, excess or 0.0)
     family, compared = None, []
@@ -87,6 +87,9 @@ def compare_costs(
         error = np.sqrt(family.estimates.error**2 + added)
         family = replace(family, estimates=replace(family.estimates, error=error))
         wide, narrow, p = family.half_width, family.half_width_90, family.p
+        # Where a cell differs from itself by more than chance allows more processes do not help.
+        apart = estimate(figures, pair_rows(twice, len(figures)))
+        is_noise = not (np.abs(apart.scores(apart.value)) > CHANCE_SCORE).any()
     for place, (a, b) in enumerate(pairs):
         logs = figures[b] - figures[a]
         n, value = int(np.isfinite(logs).sum()), float(np.nanmean(logs))
@@ -125,22 +128,13 @@ def compare_costs(
     return tuple(compared)
 
 
-def _excess(figures: Floats, twice: Sequence[Pair]) -> tuple[float | None, bool]:
-    """How much more the ratios of cells with themselves differ from 1 than their errors allow, squared and
-    averaged, None without such pairs; and whether they differ by no more than chance allows: only then do
-    more processes help."""
-    if not twice or figures.shape[1] < 2:
-        return (0.0 if twice else None), True
-    found = estimate(figures, pair_rows(twice, len(figures)))
-    beyond = np.nan_to_num(np.nanmean(found.value**2 - found.error**2))
-    scores = np.abs(found.scores(found.value))
-    return max(0.0, float(beyond)), not np.any(scores > CHANCE_SCORE)
-
-
 def excess_variance(figures: Floats, twice: Sequence[Pair]) -> float | None:
     """How much more the ratios of cells with themselves differ from 1 than their errors allow, squared and
     averaged; zero where they do not. None without such pairs or with a single process."""
-    return _excess(figures, twice)[0] if figures.shape[1] > 1 else None
+    if not twice or figures.shape[1] < 2:
+        return None
+    found = estimate(figures, pair_rows(twice, len(figures)))
+    return max(0.0, float(np.nan_to_num(np.nanmean(found.value**2 - found.error**2))))
 
 
 def ratio_twice(figures: Floats, twice: Sequence[Pair]) -> float | None:
@@ -179,38 +173,20 @@ class _Noise:
 def levels(times: Sequence[Mapping[int, float]]) -> list[float]:
     """The log level of each series; `times` maps rounds to times. The differences of levels are the log
     ratios. One that shares no round with the series that has most rounds stands by itself."""
-    logs = [{number: math.log(time) for number, time in one.items()} for one in times]
-    near = [_median_difference(one, max(logs, key=len)) for one in logs]
-    # Aligned with one series alone, the others would seem faster than it, by up to a tenth of its noise.
-    means = {number: statistics.fmean(values) for number, values in _by_round(logs, near).items()}
-    ratios = [
-        None if ratio is None else _median_difference(one, means)
-        for one, ratio in zip(logs, near, strict=True)
-    ]
-    rounds = {n: statistics.median(values) for n, values in _by_round(logs, ratios).items()}
-    middle = statistics.median(rounds.values())
-    found = []
-    for one, ratio in zip(logs, ratios, strict=True):
-        apart = [value - (0.0 if ratio is None else rounds[n]) for n, value in one.items()]
-        found.append((0.0 if ratio is None else middle) + float(np.quantile(apart, 0.25)))
-    return found
-
-
-def _by_round(
-    logs: Sequence[Mapping[int, float]], ratios: Sequence[float | None]
-) -> dict[int, list[float]]:
-    """The series in each round, without what they differ by; those of which that is not known left out."""
-    found: dict[int, list[float]] = {}
-    for one, ratio in zip(logs, ratios, strict=True):
-        if ratio is not None:
-            for number, value in one.items():
-                found.setdefault(number, []).append(value - ratio)
-    return found
-
-
-def _median_difference(one: Mapping[int, float], base: Mapping[int, float]) -> float | None:
-    shared = [value - base[number] for number, value in one.items() if number in base]
-    return statistics.median(shared) if shared else None
+    rounds = sorted({number for one in times for number in one})
+    logs = np.log([[one.get(number, math.nan) for number in rounds] for one in times])
+    first = logs[np.isnan(logs).sum(axis=1).argmin()]
+    with warnings.catch_warnings():  # of series and rounds of which nothing is known
+        warnings.simplefilter("ignore", RuntimeWarning)
+        near = np.nanmedian(logs - first, axis=1, keepdims=True)
+        # Aligned with one series alone, the others would seem faster than it, by up to a tenth of its
+        # noise.
+        ratios = np.nanmedian(logs - np.nanmean(logs - near, axis=0), axis=1, keepdims=True)
+        of_round = np.nanmedian(logs - ratios, axis=0)
+    is_alone = np.isnan(ratios)
+    apart = np.nanquantile(logs - np.where(is_alone, 0.0, of_round), 0.25, axis=1)
+    found = apart + np.where(is_alone[:, 0], 0.0, np.nanmedian(of_round))
+    return [float(level) for level in found]
 
 
 # Whether a figure got worse by more than a margin: surely, surely not, or cannot tell.

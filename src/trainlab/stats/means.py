@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from trainlab.stats.contrasts import Floats
 
@@ -189,46 +189,3 @@ def lack_of_fit(x: Floats, values: Floats) -> float | None:
     if noise <= rounding:
         return 1.0 if missed <= rounding else 0.0
     return float(special.fdtrc(*freedom, missed / noise))
-
-
-# How often a run of one setting beats a run of another, whatever their scale.
-
-Z = 1.959963984540054
-"""The 97.5% quantile of the normal distribution."""
-NUDGE = 1e-9
-
-
-@dataclass(frozen=True)
-class Superiority:
-    """The chance that a value of `b` is above one of `a`, ties counted half."""
-
-    value: float
-    interval: Interval
-    """95%."""
-
-
-def superiority(a: Sequence[float], b: Sequence[float]) -> Superiority | None:
-    """From every pair of values; `None` below two values in a cell.
-
-    The interval solves for the chances whose own error, that of exponential scores (Hanley and McNeil,
-    symmetrised by Newcombe), reaches the observed share: it stays within 0 and 1 and is not empty where
-    one cell always wins.
-    """
-    if min(len(a), len(b)) < 2:
-        return None
-    wins = sum((y > x) + (y == x) / 2 for x in a for y in b)
-    share = wins / (len(a) * len(b))
-    half = (len(a) + len(b)) / 2
-
-    def distance(true: float) -> float:
-        """Of the observed share from a true one, in its errors, squared."""
-        spread = (half - 1) * ((1 - true) / (2 - true) + true / (1 + true)) + 1
-        variance = true * (1 - true) * spread / (len(a) * len(b))
-        return (share - true) ** 2 - Z**2 * variance
-
-    # From off the share itself, where a share of 0 or 1 has no error and the distance is zero too.
-    ends = [
-        end if share == end else optimize.brentq(distance, end, share + NUDGE * (end - share))
-        for end in (0.0, 1.0)
-    ]
-    return Superiority(share, Interval(*map(float, ends)))
