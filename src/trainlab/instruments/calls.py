@@ -20,10 +20,10 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainlab.data.nesting import tensors_in
-from trainlab.train.callbacks import Phase
+from trainlab.train.callbacks import Instrument, Phase
 from trainlab.train.opaque import compiled_functions, is_opaque
 
-# What a CallWatch reports to its listener about the calls of a step.
+# What a CallWatch reports about the calls of a step.
 
 Kind = Literal["module", "function"]
 Role = Literal["call", "container", "inner"]
@@ -31,7 +31,7 @@ Role = Literal["call", "container", "inner"]
 module that runs inside another call."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class WatchedCall:
     """One call of a module or function within a step."""
 
@@ -46,30 +46,18 @@ class WatchedCall:
 
     @property
     def kind(self) -> Kind:
-        """Whether a module or a function is called."""
         return "function" if self.module is None else "module"
 
 
 EndListener = Callable[[Any], bool]
 """Gets what the call returned; not called if it raised. Returns whether the call counts: then the next one
 of that name gets the next number."""
+Listener = Callable[[WatchedCall, Any], EndListener | None]
+"""Hears of a call with its arguments before it runs. Returns what to call at its end; a call without it
+does not count in the numbering.
 
-
-class CallListener:
-    """Overrides what it needs.
-
-    Functions are seen while a container begins and ends. A listener that computes with tensors there
-    does so under `torch._C.DisableTorchFunction()`, or its own computations would be reported as calls.
-    """
-
-    def wants(self, name: str, types: tuple[str, ...]) -> bool:
-        """Comes before anything else is done for a call; one not wanted is not reported further."""
-        return True
-
-    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
-        """The call is about to run. Returns what to call at its end; a call without it does not count in
-        the numbering."""
-        return None
+Functions are seen while a container begins and ends. A listener that computes with tensors there does so
+under `torch._C.DisableTorchFunction()`, or its own computations would be reported as calls."""
 
 
 class Patches:
@@ -108,7 +96,7 @@ class CallWatch:
     `stop_watching`."""
 
     def __init__(
-        self, model: nn.Module, listener: CallListener, *, sees_functions: bool = True
+        self, model: nn.Module, listener: Listener, *, sees_functions: bool = True
     ) -> None:
         """Without `sees_functions` it is cheaper, and every module is a container."""
         self._model, self._listener, self._sees_functions = model, listener, sees_functions
@@ -228,7 +216,7 @@ class CallWatch:
     def _run(
         self, type_name: str, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
-        """Runs a function as a call. Whether it is wanted or not, what it uses is no call of the user's."""
+        """Runs a function as a call; what it uses is no call of the user's."""
         with self._inside_call():
             name = self._below_path(type_name)
             ended = self._begun(name, (type_name,), None, "call", (args, kwargs))
@@ -272,11 +260,9 @@ class CallWatch:
         role: Role,
         arguments: Any,
     ) -> Callable[[Any], None]:
-        """Tells the listener of a call, if it wants it; gives what the call's result is to be told to."""
-        ends: EndListener | None = None
-        if self._listener.wants(name, types):
-            call = WatchedCall(name, self._numbers[name] + 1, types, module, role)
-            ends = self._listener.call_begins(call, arguments)
+        """Tells the listener of a call; gives what the call's result is to be told to."""
+        call = WatchedCall(name, self._numbers[name] + 1, types, module, role)
+        ends = self._listener(call, arguments)
 
         def ended(result: Any) -> None:
             if ends is not None:
@@ -414,16 +400,21 @@ class Observer:
         """That pass."""
 
 
-class CallRecorder(CallListener):
-    """Lists the calls of one step that returned or wrote a tensor, in the order they ended."""
+class CallRecorder(Instrument):
+    """Lists the calls of a step that returned or wrote a tensor, in the order they ended."""
 
-    def __init__(self, model: nn.Module, observer: Observer) -> None:
-        self.calls: list[Call] = []
-        self.phase: Literal["forward", "loss"] = "forward"
-        self.observer, self.watch = observer, CallWatch(model, self)
-        self._model = model
+    def __init__(self, model: nn.Module) -> None:
+        self._model, self._watch = model, CallWatch(model, self._call_begins)
         self._parameters = {id(parameter) for parameter in model.parameters()}
         self._constants = constants_of(model)
+
+    @contextmanager
+    def watching(self, observer: Observer) -> Iterator[list[Call]]:
+        """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
+        self._observer = observer
+        self._phase: Literal["forward", "loss"] | None = None
+        """None until the step has begun."""
+        self._calls: list[Call] = []
         self._sources: MutableMapping[Tensor, int] = WeakTensorKeyDictionary()
         """The call that each tensor came from: the edges of the data-flow graph. Watching must not cost
         memory, so it holds none. A view does not see what is written through another one later."""
@@ -431,12 +422,40 @@ class CallRecorder(CallListener):
         """Nodes of the step's graph. Kept until it ends: torch wraps a node anew once the wrapper is gone,
         and we would not know it again."""
         self._running: Call | None = None
+        self._watch.install()
+        try:
+            yield self._calls
+        finally:
+            self._watch.uninstall()
+            self._claimed.clear()
+            observer.end()
 
-    def release_graph(self) -> None:
-        """After the step: lets go of its autograd graph."""
-        self._claimed.clear()
+    def forward_begins(self) -> None:
+        if self._phase is not None:  # of an update that has several batches
+            self.passes_go_on()
+            return
+        self._phase = "forward"
+        self._observer.begin()
+        self._watch.start_watching()
 
-    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
+    def phase_ends(self, phase: Phase) -> None:
+        if self._phase is None:
+            return
+        self._observer.phase_ends(phase)
+        if phase == "forward":
+            self._phase = "loss"
+        elif phase == "loss":
+            self._watch.stop_watching()
+
+    def passes_go_on(self) -> None:
+        self._phase = "forward"
+        self._observer.passes_go_on()
+        self._watch.start_watching(goes_on=True)
+
+    def passes_end(self) -> None:
+        self._watch.stop_watching()
+
+    def _call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
         if call.module is not None and call.role == "inner":
             assert self._running is not None
             self._running.parameters |= self._parameters_of(call.module)
@@ -446,18 +465,19 @@ class CallRecorder(CallListener):
             self._sources.update(dict.fromkeys(inputs, BATCH))
         if call.role == "container":
             return None
-        record = Call(call.name, call.types[0], call.kind, self.phase, call.number)
+        assert self._phase is not None
+        record = Call(call.name, call.types[0], call.kind, self._phase, call.number)
         if call.module is not None:
             record.parameters = self._parameters_of(call.module)
 
         def ends(result: Any) -> bool:
-            self.observer.pass_ends(record.forward)
+            self._observer.pass_ends(record.forward)
             if outputs := list(tensors_in(result)):
                 self._record(record, inputs, outputs)
             return bool(outputs)
 
         self._running = record
-        self.observer.pass_begins(record.forward)
+        self._observer.pass_begins(record.forward)
         return ends
 
     def _record(self, call: Call, inputs: list[Tensor], outputs: list[Tensor]) -> None:
@@ -467,15 +487,15 @@ class CallRecorder(CallListener):
         new_storages = output_bytes.keys() - set(map(storage_id, inputs))
         call.output_bytes = sum(output_bytes[storage] for storage in new_storages)
         inputs = [tensor for tensor in inputs if id(tensor) not in self._constants]
-        if self.phase == "loss":
+        if self._phase == "loss":
             # Tensors of unknown origin are the targets.
             unknown = [tensor for tensor in inputs if tensor not in self._sources]
             self._sources.update(dict.fromkeys(unknown, BATCH))
         call.inputs = {self._sources[tensor] for tensor in inputs if tensor in self._sources}
-        self._sources.update(dict.fromkeys(outputs, len(self.calls)))
-        self.calls.append(call)
+        self._sources.update(dict.fromkeys(outputs, len(self._calls)))
+        self._calls.append(call)
         # The nodes from the outputs back to those of earlier calls are the call's backward pass.
-        begins, ends = partial(self.observer.pass_begins, call.backward), self.observer.pass_ends
+        begins, ends = partial(self._observer.pass_begins, call.backward), self._observer.pass_ends
         waiting = [output.grad_fn for output in outputs]
         while waiting:
             node: Any = waiting.pop()

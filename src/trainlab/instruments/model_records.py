@@ -21,7 +21,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
 from trainlab.train.callbacks import Arguments, Instrument, Progress, TrialView
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.opaque import opaque_names, plain_names, uncompiled_copy
+from trainlab.train.opaque import opaque_names, plain_name, uncompiled_copy
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
@@ -58,17 +58,12 @@ class Network(Instrument):
 
 def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
     """The calls of one forward pass with these arguments, in their order."""
-    recorder = CallRecorder(model, Observer())
-    recorder.watch.install()
-    try:
-        recorder.watch.start_watching()
-        arguments, named = given
+    recorder, (arguments, named) = CallRecorder(model), given
+    with recorder.watching(Observer()) as calls:
+        recorder.forward_begins()
         model(*arguments, **named)
-    finally:
-        recorder.watch.uninstall()
-        recorder.release_graph()
     unseen = {id(parameter): parameter.numel() for parameter in model.parameters()}
-    return [CallRow(**call.facts(unseen), inputs=sorted(call.inputs)) for call in recorder.calls]
+    return [CallRow(**call.facts(unseen), inputs=sorted(call.inputs)) for call in calls]
 
 
 SHORTEST_SIDE = 4
@@ -178,8 +173,7 @@ class Weights(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         path, model = self._view.folder.model_file, self._view.model
-        names = plain_names(model)
-        weights = {names[name]: value.cpu() for name, value in model.state_dict().items()}
+        weights = {plain_name(name): one.cpu() for name, one in model.state_dict().items()}
         # Through memory: torch.save turns a full disk into an error of its own.
         content = io.BytesIO()
         torch.save(weights, content)
@@ -195,5 +189,5 @@ def load_weights(setup: Setup, source: TrialFolder) -> None:
         state = source.read().state
         raise RecordError(f"{path}: is missing: trial {source.path.name} is {state}, not trained")
     weights = torch.load(path, map_location=setup.device, weights_only=True)
-    names = {plain: name for name, plain in plain_names(setup.model).items()}
+    names = {plain_name(name): name for name in setup.model.state_dict()}
     setup.model.load_state_dict({names.get(name, name): one for name, one in weights.items()})

@@ -16,7 +16,6 @@ from torch.autograd.graph import get_gradient_edge
 from trainlab.data.nesting import tensors_in
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import (
-    CallListener,
     CallWatch,
     EndListener,
     WatchedCall,
@@ -49,7 +48,7 @@ WhySilent = Literal[
 NEVER_ARRIVED: WhySilent = "never_arrived"
 
 
-class ProbedCalls(CallListener):
+class ProbedCalls:
     """Reads what chosen calls take and give, forward and backward."""
 
     def __init__(
@@ -80,7 +79,7 @@ class ProbedCalls(CallListener):
             for selectors in self._selectors.values()
             for selector in selectors
         )
-        self.watch = CallWatch(model, self, sees_functions=not only_modules)
+        self.watch = CallWatch(model, self._call_begins, sees_functions=not only_modules)
 
     def install(self) -> None:
         """Before the steps."""
@@ -105,21 +104,24 @@ class ProbedCalls(CallListener):
         """Of an update with several passes, the gradients of some calls come with a later one."""
         self._gathering = [one for one in self._gathering if not one.finish()]
 
-    def wants(self, name: str, types: tuple[str, ...]) -> bool:
-        key = (name, types)
+    def _reaching(self, call: WatchedCall) -> list[ProbeSpec]:
+        """The probes that reach calls of that name and type, whichever call of it this is."""
+        key = call.name, call.types
         if key not in self._wanted:
-            self._names[name] = types
+            self._names[call.name] = call.types
             self._wanted[key] = [
                 spec
                 for spec, selectors in self._selectors.items()
-                if any(selector.reaches(name, types) for selector in selectors)
+                if any(selector.reaches(*key) for selector in selectors)
             ]
-        return bool(self._wanted[key])
+        return self._wanted[key]
 
-    def call_begins(self, call: WatchedCall, arguments: Any) -> EndListener:
+    def _call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
+        if not (specs := self._reaching(call)):
+            return None
         channels = [
             self._channels.at(spec, call.name, call.number, call.types, call.kind)
-            for spec in self._wanted[call.name, call.types]
+            for spec in specs
             if any(s.reaches(call.name, call.types, call.number) for s in self._selectors[spec])
         ]
         if not channels:  # counts in the numbering but is not probed itself

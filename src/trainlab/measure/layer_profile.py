@@ -6,12 +6,9 @@ watching costs. Work is counted in steps of its own, after everything that is ti
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-
-from torch import nn
 
 from trainlab.instruments.calls import BATCH, Call, CallRecorder, Observer, PassCost
 from trainlab.instruments.probe_instrument import Probes
@@ -23,7 +20,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import CostSpec
-from trainlab.train.callbacks import Instrument, Phase, Point, Progress
+from trainlab.train.callbacks import Phase, Point, Progress
 from trainlab.train.engines.engine import Update
 from trainlab.train.opaque import opaque_names, uncompiled
 from trainlab.train.setup import Setup
@@ -74,52 +71,6 @@ class CallTimer(Observer):
 OF_THE_MODEL: tuple[Phase, ...] = ("forward", "loss", "backward")
 
 
-class LayerWatch(Instrument):
-    """Watches the calls of steps, each of which is run inside `watching`, with a timer or a counter."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    @contextmanager
-    def watching(self, observer: Observer) -> Iterator[list[Call]]:
-        """The calls of the step run inside, as they come; whatever it raises, nothing stays behind."""
-        recorder = self._recorder = CallRecorder(self.model, observer)
-        self._has_begun = False
-        recorder.watch.install()
-        try:
-            yield recorder.calls
-        finally:
-            recorder.watch.uninstall()
-            recorder.release_graph()
-            observer.end()
-
-    def forward_begins(self) -> None:
-        if self._has_begun:  # of an update that has several batches
-            self.passes_go_on()
-            return
-        self._has_begun = True
-        self._recorder.phase = "forward"
-        self._recorder.observer.begin()
-        self._recorder.watch.start_watching()
-
-    def phase_ends(self, phase: Phase) -> None:
-        if not self._has_begun:
-            return
-        self._recorder.observer.phase_ends(phase)
-        if phase == "forward":
-            self._recorder.phase = "loss"
-        elif phase == "loss":
-            self._recorder.watch.stop_watching()
-
-    def passes_go_on(self) -> None:
-        self._recorder.phase = "forward"
-        self._recorder.observer.passes_go_on()
-        self._recorder.watch.start_watching(goes_on=True)
-
-    def passes_end(self) -> None:
-        self._recorder.watch.stop_watching()
-
-
 @dataclass(eq=False)
 class _Row:
     """One call over all watched steps."""
@@ -154,15 +105,15 @@ def _key(call: Call) -> tuple[str, int]:
 
 def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     """Watches the first step, warms up, then alternates `active_steps` watched steps with bare ones."""
-    watch, timer = LayerWatch(setup.model), CallTimer(Stopwatch(setup.device))
+    recorder, timer = CallRecorder(setup.model), CallTimer(Stopwatch(setup.device))
     rows: list[_Row] = []
     phases_us: dict[str, list[float]] = {}
     bare_ms, watched_ms, ways = [], [], set()
     if names := opaque_names(setup.model):
         setup.notes.append(note("not_seen_inside", names=", ".join(names)))
     with stepping(setup, spec.mode) as steps:
-        watched = steps.watched_by([watch])
-        with watch.watching(timer) as first:
+        watched = steps.watched_by([recorder])
+        with recorder.watching(timer) as first:
             watched(next(steps.endless))
         timer.read()
         for row, call in zip(_rows_of(first, rows), first, strict=True):
@@ -171,7 +122,7 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
             steps.next_bare()
         for _ in range(spec.active_steps):
             bare_ms.append(timed_ms(setup.device, steps.next_bare))
-            with watch.watching(timer) as calls:
+            with recorder.watching(timer) as calls:
                 next_watched = partial(watched, next(steps.endless))
                 watched_ms.append(timed_ms(setup.device, next_watched))
             for phase, us in timer.read().items():
@@ -179,7 +130,7 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
             for row, call in zip(_rows_of(calls, rows), calls, strict=True):
                 row.timed.append(call)
             ways.add(tuple(map(_key, calls)))
-        counter = _count_work(watch, watched, steps, rows)
+        counter = _count_work(recorder, watched, steps, rows)
     return LayersRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
@@ -195,12 +146,14 @@ def profile_layers(setup: Setup, spec: CostSpec) -> LayersRecord:
     )
 
 
-def _count_work(watch: LayerWatch, watched: Update, steps: Steps, rows: list[_Row]) -> WorkCounter:
+def _count_work(
+    recorder: CallRecorder, watched: Update, steps: Steps, rows: list[_Row]
+) -> WorkCounter:
     """Counts the work of the calls, in steps that are not timed; the last counter has what is left."""
     uncounted: set[str] = set()
     for _ in range(MAX_COUNTED_STEPS):
         counter = WorkCounter()
-        with watch.watching(counter) as calls, uncompiled():
+        with recorder.watching(counter) as calls, uncompiled():
             watched(next(steps.endless))
         uncounted |= counter.uncounted
         for row, call in zip(_rows_of(calls, rows), calls, strict=True):
