@@ -1,6 +1,6 @@
 """Several runs: two compared side by side, or runs of one study pooled where that is allowed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -14,6 +14,7 @@ from trainlab.analysis.evidence import (
     ENDED_WELL,
     Confound,
     Evidence,
+    grouped,
     pooling_problems,
     run_confounds,
     trial_confounds,
@@ -68,6 +69,8 @@ class SideBySide:
 
 CellPair = tuple[str, str, str]
 """The same cell in both runs: a name for it, and its id in each."""
+TrialPair = tuple[TrialRecord, TrialRecord]
+"""The same trial in both runs."""
 
 
 def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...]:
@@ -122,8 +125,8 @@ def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
         if other.study.all_cells != first.study.all_cells:
             problems.append("their cells or settings differ")
         else:
-            same = [(cell.id, cell.id, cell.id) for cell in first.cells]
-            problems += [str(confound) for confound in _cell_confounds(first, other, same)]
+            same = [(cell.id,) * 3 for cell in first.cells]
+            problems += map(str, _cell_confounds(first, other, same))
         for cell, seeds in other.learned.items():
             if in_both := learned.get(cell, {}).keys() & seeds.keys():
                 problems.append(f"seed {min(in_both)} of {cell} is in both")
@@ -180,42 +183,49 @@ def _cell_confounds(
     first: Evidence, second: Evidence, pairs: list[CellPair]
 ) -> tuple[Confound, ...]:
     """Settings, what they became, and data: whatever differs between trials of the same cell."""
+    trials = trial_pairs(first, second, ((a, b) for _, a, b in pairs))
+    found = (one for a, b in trials for one in trial_confounds(a, b, frozenset()))
+    return tuple({str(one): one for one in found}.values())
+
+
+def trial_pairs(
+    first: Evidence, second: Evidence, cells: Iterable[tuple[str, str]], mode: str | None = None
+) -> Iterator[TrialPair]:
+    """Of every cell, of each kind of trial, one that is done in both runs; cost in this mode, if given."""
 
     def done(evidence: Evidence, cell: str) -> dict[str, TrialRecord]:
-        """One trial of each kind that is done."""
-        learned = [learned.trial for learned in evidence.learned.get(cell, {}).values()]
-        measured = [m.trial for m in evidence.measured if m.trial.cell == cell]
-        return {trial.kind: trial for trial in (*learned, *measured) if trial.state == "done"}
+        trials = [one.trial for one in evidence.learned.get(cell, {}).values()]
+        measured = (evidence.measurement(cell, one) for one in ([mode] if mode else MODES))
+        trials += [one.trial for one in measured if one is not None]
+        return {one.kind: one for one in reversed(trials) if one.state == "done"}
 
-    confounds: dict[str, Confound] = {}
-    for _, cell_a, cell_b in pairs:
-        done_a, done_b = done(first, cell_a), done(second, cell_b)
-        for kind in sorted(done_a.keys() & done_b.keys()):
-            for confound in trial_confounds(done_a[kind], done_b[kind], frozenset()):
-                confounds.setdefault(str(confound), confound)
-    return tuple(confounds.values())
+    for a, b in cells:
+        done_a, done_b = done(first, a), done(second, b)
+        yield from (
+            (done_a[kind], done_b[kind])
+            for kind in ("cost", "learn")
+            if kind in done_a.keys() & done_b
+        )
 
 
 def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
-    in_both = [
-        (cell, a, b) for cell, a, b in pairs if first.learned.get(a) and second.learned.get(b)
-    ]
+    # A cell of the one run and the same cell of the other are two cells here.
+    named = {
+        (f"A/{a}", f"B/{b}"): (cell, a, b)
+        for cell, a, b in pairs
+        if first.learned.get(a) and second.learned.get(b)
+    }
     for metric in compared_metrics(first):
-        # A cell of the one run and the same cell of the other are two cells here.
-        values = {f"A/{a}": first.values(a, metric) for _, a, _ in in_both}
-        values |= {f"B/{b}": second.values(b, metric) for _, _, b in in_both}
+        values = {name: first.values(a, metric) for (name, _), (_, a, _) in named.items()}
+        values |= {name: second.values(b, metric) for (_, name), (_, _, b) in named.items()}
         limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
-        comparisons = compare_all(
-            values,
-            [(f"A/{a}", f"B/{b}") for _, a, b in in_both],
-            first.study.margins.get(metric),
-            resolution=resolution_of(first, metric),
-            most=limits.high - limits.low,
-        )
-        for (cell, _, _), found in zip(in_both, comparisons, strict=True):
-            a, b = found.mean_a, found.mean_b
-            if a is not None and b is not None:
-                yield CellComparison(cell, metric, a, b, b - a, found.interval, found.verdict)
+        margin, most = first.study.margins.get(metric), limits.high - limits.low
+        step = resolution_of(first, metric)
+        found = compare_all(values, [*named], margin, resolution=step, most=most)
+        for (cell, _, _), one in zip(named.values(), found, strict=True):
+            if one.mean_a is not None and one.mean_b is not None:
+                ends = one.mean_a, one.mean_b, one.mean_b - one.mean_a
+                yield CellComparison(cell, metric, *ends, one.interval, one.verdict)
 
 
 def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator[CellComparison]:
@@ -250,14 +260,9 @@ def beside_table(
     """One figure of one cell per row, in both runs."""
 
     def entry(place: int) -> Callable[[CellComparison], Entry]:
-        return lambda pair: factors.compared_entries(
-            pair.subject,
-            (pair.a, pair.b),
-            pair.change,
-            pair.interval,
-            pair.verdict,
-            words,
-            is_ratio=pair.is_cost,
+        return lambda one: factors.compared_entries(
+            *(one.subject, (one.a, one.b), one.change, one.interval, one.verdict, words),
+            is_ratio=one.is_cost,
         )[place]
 
     headings = ("A", "B", words("compare_b_over_a"), words("interval"))
@@ -318,11 +323,9 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     if gains[-1] < 1:
         gains, key = sorted(pair.change for pair in told), "slower"
     if gains[0] <= 1:
-        parts = words("list_semicolon").join(
-            words("compared_at", times=times(1 / pair.change), setting=pair.cell)
-            for pair in told[:MOST_NAMED]
-        )
-        return words(f"compared_speed_{mode}_both", parts=parts)
+        named = ((times(1 / pair.change), pair.cell) for pair in told[:MOST_NAMED])
+        parts = (words("compared_at", times=ratio, setting=cell) for ratio, cell in named)
+        return words(f"compared_speed_{mode}_both", parts=words("list_semicolon").join(parts))
     low, high = times(gains[0]), times(gains[-1])
     span = low if gains[-1] < ALIKE * gains[0] else words("range", low=low, high=high)
     text = words(f"compared_speed_{mode}_{key}", times=span)
@@ -375,24 +378,37 @@ def comparison_of(
     if compared.learned:
         learned = beside_table(words("compare_learned_table"), compared.learned, words)
         sections.append(Section("learning", words("compare_learned"), (learned,)))
-    if operators := _operator_tables(first, second, words):
+    # The top ten of the first profiled cell of each run, of modes profiled in both.
+    both = {"A": first, "B": second}
+    operators = [
+        replace(table, caption=f"{run}: {table.caption}")
+        for mode in MODES
+        if first.profiled(mode) and second.profiled(mode)
+        for run, data in both.items()
+        for table in [operator_table(data.profiled(mode)[0], words)]
+    ]
+    if operators:
         intro = Paragraph(words("operators_intro"))
         sections.append(Section("operators", words("operators"), (intro, *operators)))
-    sections.append(Section("differs", words("compare_differs"), _differences(compared, words)))
+    differing: list[document.Block] = [Paragraph(words("compare_nothing"))]
+    if compared.confounds:
+        table = difference_table(compared.confounds, words)
+        differing = [Paragraph(words("compare_differs_intro")), table]
+    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
+        if cells:
+            listed = words.listed(cells)
+            differing.append(Paragraph(words("compare_only", run=run, cells=listed)))
+    sections.append(Section("differs", words("compare_differs"), tuple(differing)))
+    names = {"first": name_a, "second": name_b}
+    dates = {"date_a": a.record.created[:10], "date_b": b.record.created[:10]}
     return Document(
-        title=words("compare_title", workload=a.study.workload, first=name_a, second=name_b),
-        subtitle=words(
-            "compare_subtitle",
-            first=name_a,
-            date_a=a.record.created[:10],
-            second=name_b,
-            date_b=b.record.created[:10],
-        ),
+        title=words("compare_title", workload=a.study.workload, **names),
+        subtitle=words("compare_subtitle", **names, **dates),
         lang=lang,
         made_by=words("made_by", version=__version__),
         notices=tuple(
             replace(notice, text=f"{run}: {notice.text}")
-            for run, data in (("A", first), ("B", second))
+            for run, data in both.items()
             for notice in notices(data, words)
         ),
         sections=tuple(sections),
@@ -415,14 +431,9 @@ def _machine_table(first: Evidence, second: Evidence, words: Words) -> Table:
 def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:
     """Of each mode, A and B of every cell as two dots."""
     figures = []
-    for subject in dict.fromkeys(pair.subject for pair in costs):
-        pairs = [pair for pair in costs if pair.subject == subject]
-        dots = [
-            charts.dot(pair.cell, run, value)
-            for pair in pairs
-            for run, value in (("A", pair.a), ("B", pair.b))
-        ]
-        title = factors.subject_text(subject, words)
+    for subject, pairs in grouped(costs, lambda one: one.subject).items():
+        both = ((one.cell, run, ms) for one in pairs for run, ms in (("A", one.a), ("B", one.b)))
+        title, dots = factors.subject_text(subject, words), [charts.dot(*one) for one in both]
         told = words.listed(
             f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
         )
@@ -435,25 +446,3 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
             )
         )
     return figures
-
-
-def _operator_tables(first: RunData, second: RunData, words: Words) -> list[Table]:
-    """The top ten of the first profiled cell of each run, by mode; only modes profiled in both."""
-    return [
-        replace(table, caption=f"{run}: {table.caption}")
-        for mode in MODES
-        if first.profiled(mode) and second.profiled(mode)
-        for run, data in (("A", first), ("B", second))
-        for table in [operator_table(data.profiled(mode)[0], words)]
-    ]
-
-
-def _differences(compared: SideBySide, words: Words) -> tuple[document.Block, ...]:
-    blocks: list[document.Block] = [Paragraph(words("compare_nothing"))]
-    if compared.confounds:
-        table = difference_table(compared.confounds, words)
-        blocks = [Paragraph(words("compare_differs_intro")), table]
-    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
-        if cells:
-            blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
-    return tuple(blocks)

@@ -8,7 +8,7 @@ the margin fail.
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from itertools import product
 from pathlib import PurePath
 from statistics import fmean
 from typing import Literal
@@ -17,12 +17,12 @@ import numpy as np
 from scipy import special
 
 from trainlab.analysis.answer import SEED_OPTIONS, command_with, size_text
+from trainlab.analysis.comparison import TrialPair, trial_pairs
 from trainlab.analysis.evidence import Confound, Evidence, run_confounds, trial_confounds
 from trainlab.analysis.measurement import MODES, OTHERS_LIMIT_CORES, STOLEN_LIMIT_CORES, Reason
 from trainlab.analysis.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.study_record import Environment
-from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.base import did_you_mean
 from trainlab.stats import contrasts
 from trainlab.stats.cost_ratio import Change, Judgement, Levels, assumed, welch
@@ -133,15 +133,10 @@ def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterato
     """What else the machine did while these cells were timed, where it was too much to be passed over."""
     measured = [m for cell in cells if (m := evidence.measurement(cell, mode)) is not None]
     loads = [cost.load for one in measured for cost in one.costs]
-    stolen = max((load.stolen_cores for load in loads), default=0.0)
-    others = max((load.others_cores for load in loads), default=0.0)
-    if stolen > STOLEN_LIMIT_CORES:
+    if (stolen := max((one.stolen_cores for one in loads), default=0.0)) > STOLEN_LIMIT_CORES:
         yield Disturbance(evidence.path, "stolen", stolen)
-    if others > OTHERS_LIMIT_CORES:
+    if (others := max((one.others_cores for one in loads), default=0.0)) > OTHERS_LIMIT_CORES:
         yield Disturbance(evidence.path, "others_busy", others)
-
-
-BySeed = Mapping[int, float]
 
 
 def metric_checks(
@@ -157,7 +152,7 @@ def metric_checks(
         cell: [
             seed
             for seed in sorted(before[cell].keys() & after[cell].keys())
-            if math.isfinite(before[cell][seed]) and math.isfinite(after[cell][seed])
+            if math.isfinite(before[cell][seed] + after[cell][seed])
         ]
         for cell in cells
     }
@@ -186,8 +181,8 @@ def metric_checks(
 
 
 def _changes(
-    before: Mapping[str, BySeed],
-    after: Mapping[str, BySeed],
+    before: Mapping[str, Mapping[int, float]],
+    after: Mapping[str, Mapping[int, float]],
     shared: Mapping[str, Sequence[int]],
     sign: float,
     resolution: float,
@@ -235,16 +230,15 @@ def _level(critical: contrasts.Critical, share: float) -> float:
 
 # Whether two runs are of the same thing on the same machine, so that a change is that of the code.
 
-TrialPair = tuple[TrialRecord, TrialRecord]
-"""A trial of the run and the same of the baseline."""
 SAME_RESOLVED = ("device", "device_name", "threads", "batch_size", "accumulate")
 """What settings became that must be the same for times to be compared."""
 NOT_ENDED = ("pending", "running", "interrupted")
 NOT_COMPARED = "times of two machines are not compared"
 
 
-def check_comparable(run: Evidence, baseline: Evidence) -> None:
-    """RecordError where trials are still to come, or the runs are not of the same thing."""
+def check_comparable(run: Evidence, baseline: Evidence, metrics: Iterable[str]) -> None:
+    """RecordError where trials are still to come, or the runs are not of the same thing. SpecError that
+    names the metrics there are, where a run does not have one that is asked for."""
     for one in (run, baseline):
         if any(trial.state in NOT_ENDED for trial in one.trials):
             remedy = f"go on with `trainlab resume {one.path}`"
@@ -262,6 +256,13 @@ def check_comparable(run: Evidence, baseline: Evidence) -> None:
             f"{run.path}: has no setting in common with the baseline: {', '.join(of_run)} against "
             f"{', '.join(of_baseline)}; run both with the same settings"
         )
+    for one, name in product((run, baseline), metrics):
+        if not one.metrics:
+            what = "has no learn trial that ended well; train with `trainlab run`"
+            raise RecordError(f"{one.path}: {what}")
+        if name not in one.metrics:
+            known = f"{', '.join(one.metrics)}{did_you_mean(name, one.metrics)}"
+            raise SpecError([f"worse: got {name!r}, must be one of {known}"])
 
 
 def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
@@ -282,19 +283,6 @@ def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
     )
 
 
-def check_metrics(run: Evidence, baseline: Evidence, asked: Iterable[str]) -> None:
-    """An error that names the metrics there are, where a run does not have one that is asked for."""
-    for evidence in (run, baseline):
-        for name in asked:
-            if not evidence.metrics:
-                what = "has no learn trial that ended well; train with `trainlab run`"
-                raise RecordError(f"{evidence.path}: {what}")
-            if name not in evidence.metrics:
-                known = ", ".join(evidence.metrics)
-                near = did_you_mean(name, evidence.metrics)
-                raise SpecError([f"worse: got {name!r}, must be one of {known}{near}"])
-
-
 def check_same_machine(run: Evidence, baseline: Evidence, any_host: bool) -> None:
     """RecordError where times were measured on another machine, or on more or fewer CPUs of it."""
     ours, theirs = _machine(run), _machine(baseline)
@@ -304,9 +292,14 @@ def check_same_machine(run: Evidence, baseline: Evidence, any_host: bool) -> Non
             f"{theirs.host or '?'}; {NOT_COMPARED}; if it is one machine under two names, as a "
             "container's, add --any-host"
         )
+    # Of GPUs with what changes their speed.
+    gpus = (
+        ", ".join(f"{one.name} ({one.memory_gib} GiB, {one.power_limit_w} W)" for one in side.gpus)
+        for side in (ours, theirs)
+    )
     for what, a, b in (
         ("CPU", ours.cpu, theirs.cpu),
-        ("GPU", _gpus(ours), _gpus(theirs)),
+        ("GPU", *(names or "none" for names in gpus)),
         ("usable vCPUs", ours.num_vcpus_usable, theirs.num_vcpus_usable),
     ):
         if a != b:
@@ -335,34 +328,11 @@ def check_same_settings(run: Evidence, pairs: Iterable[TrialPair]) -> None:
             )
 
 
-def trial_pairs(
-    run: Evidence, baseline: Evidence, cells: Sequence[str], mode: str | None, learn: bool
-) -> list[TrialPair]:
-    """Of every cell, of each kind that is compared, a trial that ended well of both runs."""
-
-    def trials(evidence: Evidence, cell: str) -> tuple[TrialRecord | None, TrialRecord | None]:
-        measured = None if mode is None else evidence.measurement(cell, mode)
-        learned = (one.trial for one in evidence.learned.get(cell, {}).values() if learn)
-        done = next((trial for trial in learned if trial.state == "done"), None)
-        return None if measured is None else measured.trial, done
-
-    sides = (zip(trials(run, cell), trials(baseline, cell), strict=True) for cell in cells)
-    return [(ours, theirs) for pairs in sides for ours, theirs in pairs if ours and theirs]
-
-
 def _machine(evidence: Evidence) -> Environment:
     """The machine of the timed trials; where there are none, the run's first."""
     names = (one.trial.environment or "" for one in evidence.measured)
     known = (evidence.environments[name] for name in names if name in evidence.environments)
     return next(known, evidence.environment)
-
-
-def _gpus(environment: Environment) -> str:
-    """With what changes their speed."""
-    limits = (
-        f"{gpu.name} ({gpu.memory_gib} GiB, {gpu.power_limit_w} W)" for gpu in environment.gpus
-    )
-    return ", ".join(limits) or "none"
 
 
 # What a gate says: what follows from all of its comparisons, as a value and in words.
@@ -385,7 +355,7 @@ MOST_DIFFERENCES = 8
 
 def check_sentence(check: Check, words: Words) -> str:
     """Verdict, change, bounds and margin of one comparison."""
-    subject, change = check.subject, check.change
+    subject, change, interval = check.subject, check.change, check.interval
     kind, of_each = ("time", "processes") if check.is_cost else ("metric", "seeds")
     counts = words(f"gate_{of_each}", run=check.num_run, baseline=check.num_baseline)
     parts: dict[str, object] = {"counts": counts, "metric": words.metric(subject)}
@@ -395,20 +365,18 @@ def check_sentence(check: Check, words: Words) -> str:
         key = "gate_diverged"
     elif check.is_cost and change is None:
         key = "gate_not_measured"
-    elif check.interval is None or change is None:
+    elif interval is None:
         key = f"gate_{kind}_no_noise"
+    ends = () if interval is None else (interval.low, interval.high)
     if change is not None and check.is_cost:
         parts |= {"ratio": figure(change, 4), "margin": f"{100 * check.margin:.3g}%"}
+        parts |= zip(("low", "high"), (figure(end, 4) for end in ends), strict=False)
     elif change is not None:
         parts["change"] = metric_difference(subject, change, words("points"))
         parts["value"] = metric_value(subject, check.run)
         parts["margin"] = size_text(subject, check.margin, words)
-    if check.interval is not None and change is not None:
-        ends = (check.interval.low, check.interval.high)
-        parts["low"], parts["high"] = (
-            figure(end, 4) if check.is_cost else metric_difference(subject, end, "", change).strip()
-            for end in ends
-        )
+        shown = (metric_difference(subject, end, "", change).strip() for end in ends)
+        parts |= zip(("low", "high"), shown, strict=False)
     return words.tidy(words(key, **parts))
 
 
@@ -450,12 +418,11 @@ class Gate:
     only_baseline: tuple[str, ...]
     differs: tuple[Confound, ...]
     """What else differs, baseline first: code, packages, commits. The first places to look for a cause."""
-
-    disturbed: tuple[Disturbance, ...] = ()
+    disturbed: tuple[Disturbance, ...]
     """What else ran while a run was timed."""
-    num_failed: int = 0
+    num_failed: int
     """Trials of the run that failed: those that ended are compared."""
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...]
     """Records of either run that are damaged, as error lines."""
 
     @property
@@ -473,17 +440,16 @@ class Gate:
     def ratio(self) -> float | None:
         """How many times as long a step takes, in the setting that became slowest beside the baseline's;
         None where none was compared."""
-        return None if self._slowest is None else self._slowest.change
+        return max((one.change or 0.0 for one in self._timed()), default=None)
 
     @property
     def interval(self) -> Interval | None:
         """The bounds of that ratio."""
-        return None if self._slowest is None else self._slowest.interval
+        slowest = max(self._timed(), key=lambda one: one.change or 0.0, default=None)
+        return None if slowest is None else slowest.interval
 
-    @cached_property
-    def _slowest(self) -> Check | None:
-        known = [one for one in self.checks if one.is_cost and one.change is not None]
-        return max(known, key=lambda one: one.change or 0.0, default=None)
+    def _timed(self) -> list[Check]:
+        return [one for one in self.checks if one.is_cost and one.change is not None]
 
     @property
     def processes_needed(self) -> int | None:
@@ -498,9 +464,8 @@ class Gate:
 
     def _open(self, kind: str) -> list[Check]:
         """What more processes, or seeds, would decide."""
-        is_cost = kind == "processes"
-        open_checks = (one for one in self.checks if one.verdict == "cannot tell")
-        return [one for one in open_checks if one.is_cost == is_cost]
+        found = (one for one in self.checks if one.is_cost == (kind == "processes"))
+        return [one for one in found if one.verdict == "cannot tell"]
 
     def sentences(self, lang: str = "en", *, cell: str = "{}") -> list[str]:
         """The verdict first, then comparison by comparison, then what would tell where it is open. Where
@@ -523,11 +488,11 @@ class Gate:
         commands = []
         for kind, instead_of in KINDS.items():
             checks = self._open(kind)
-            needed = most_needed(one.needed for one in checks)
-            if needed is None or needed > MOST_ASKED:
-                needed = most_needed(one.needed_unchanged for one in checks)
+            numbers = ("needed", "needed_unchanged")
+            known = (most_needed(getattr(one, number) for one in checks) for number in numbers)
             there = min((min(one.num_run, one.num_baseline) for one in checks), default=0)
-            if needed is not None and there < needed <= MOST_ASKED:
+            needed = next((number for number in known if number and number <= MOST_ASKED), 0)
+            if needed > there:
                 commands.append(command_with(self.command, f"--{kind} {needed}", instead_of))
         return [command for command in commands if command is not None]
 
@@ -566,13 +531,15 @@ def gate_of(
     """
     worse = worse or {}
     margin = DEFAULT_SLOWER if slower is None and not worse else slower
-    _check_margins(margin, worse)
-    check_comparable(run, baseline)
+    if problems := [*_margin_problems(margin, worse)]:
+        raise SpecError(problems)
+    check_comparable(run, baseline, worse)
     of_run, of_baseline = ([cell.id for cell in one.cells] for one in (run, baseline))
     cells = [cell for cell in of_baseline if cell in of_run]
-    check_metrics(run, baseline, worse)
     measured = None if margin is None else mode_of(run, baseline, mode)
-    pairs = trial_pairs(run, baseline, cells, measured, bool(worse))
+    kinds = {"learn": bool(worse), "cost": measured is not None}
+    both = zip(cells, cells, strict=True)
+    pairs = [one for one in trial_pairs(run, baseline, both, measured) if kinds[one[0].kind]]
     check_same_settings(run, pairs)
     checks: list[Check] = []
     disturbed: list[Disturbance] = []
@@ -601,16 +568,9 @@ def gate_of(
     )
 
 
-def _check_margins(slower: float | None, worse: Mapping[str, float]) -> None:
-    problems = []
+def _margin_problems(slower: float | None, worse: Mapping[str, float]) -> Iterator[str]:
     if slower is not None and not 0 < slower < 1:
-        problems.append(
-            f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05"
-        )
-    problems += [
-        f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"
-        for metric, amount in worse.items()
-        if not 0 < amount < float("inf")
-    ]
-    if problems:
-        raise SpecError(problems)
+        yield f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05"
+    for metric, amount in worse.items():
+        if not 0 < amount < math.inf:
+            yield f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"
