@@ -29,24 +29,20 @@ if TYPE_CHECKING:
     from trainlab.workloads.workload import Workload as Workload
 
 _HOMES = {
-    "Dataset": "trainlab.data.dataset",
-    "Instrument": "trainlab.train.callbacks",
-    "OfWholeSet": "trainlab.workloads.workload",
-    "Run": "trainlab.lab",
-    "RunFolder": "trainlab.record.run_folder",
-    "Split": "trainlab.data.dataset",
-    "Study": "trainlab.spec",
-    "TrainSpec": "trainlab.spec",
-    "TrainlabError": "trainlab.errors",
-    "Trial": "trainlab.plan",
-    "TrialsFailedWarning": "trainlab.errors",
-    "Workload": "trainlab.workloads.workload",
-    "gate": "trainlab.lab",
-    "log": "trainlab.watching.own_metrics",
-    "open_run": "trainlab.lab",
-    "profile": "trainlab.lab",
-    "run": "trainlab.lab",
-    "watch": "trainlab.lab.inside",
+    name: f"trainlab.{module}"
+    for module, names in {
+        "data.dataset": "Dataset Split",
+        "errors": "TrainlabError TrialsFailedWarning",
+        "lab": "Run gate open_run profile run",
+        "lab.inside": "watch",
+        "plan": "Trial",
+        "record.run_folder": "RunFolder",
+        "spec": "Study TrainSpec",
+        "train.callbacks": "Instrument",
+        "watching.own_metrics": "log",
+        "workloads.workload": "OfWholeSet Workload",
+    }.items()
+    for name in names.split()
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -75,7 +75,7 @@ DAMAGES: list[tuple[Callable[[Path], object], str]] = [
     (lambda run: (run / "study.json").write_text("{"), "study.json: is not JSON: "),
     (lambda run: (run / "study.json").unlink(), "run: is no run folder: it has no study.json"),
     (changed("study.json", format=999), "study.json: format 999, this trainlab reads up to"),
-    (changed("study.json", study={}), "study.json: study: name: Field required"),
+    (changed("study.json", study={}), "study.json: study: workload: Field required"),
     (lambda run: shutil.rmtree(run / "trials"), f"{TRIAL}: is missing"),
     (lambda run: (run / TRIAL).write_text("null"), f"{TRIAL}: holds a NoneType, must be an object"),
     (changed(TRIAL, state="odd"), f"{TRIAL}: state: Input should be 'pending', 'running', 'done'"),

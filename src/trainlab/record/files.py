@@ -34,12 +34,12 @@ def writing(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path, missing: str = "no such file") -> Iterator[None]:
     """Turns a missing or forbidden file into one line that names it."""
     try:
         yield
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file") from None
+        raise RecordError(f"{path}: {missing}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -68,15 +68,8 @@ def new_part(path: Path) -> Path:
 
 @contextmanager
 def temporary_folder(prefix: str = "trainlab-") -> Iterator[Path]:
-    """A folder that is gone afterwards; RecordError where the machine has no place for one."""
-    try:
-        made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
-    except OSError as error:
-        reason = error.strerror or error
-        raise RecordError(
-            f"temporary folder: cannot be made: {reason}; set TMPDIR to a folder with room"
-        ) from None
-    with made as folder:
+    """A folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
@@ -109,12 +102,8 @@ def write_json(path: Path, value: Mapping[str, Any], *, synced: bool = True) -> 
 
 def read_bytes(path: Path) -> bytes:
     """What a file of a run holds; RecordError where it cannot be read."""
-    try:
+    with reading(path, "is missing; was the run folder copied whole?"):
         return path.read_bytes()
-    except FileNotFoundError:
-        raise RecordError(f"{path}: is missing; was the run folder copied whole?") from None
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def sha256_of(path: Path) -> str:

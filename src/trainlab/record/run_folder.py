@@ -271,21 +271,21 @@ RUNS = Path("runs")
 """Where run folders are made unless told otherwise."""
 
 
-def create_run(out: Path | None, name: str, now: datetime, base: Path | None = None) -> RunFolder:
+def create_run(out: Path | None, name: str, now: datetime) -> RunFolder:
     """A new run folder: `out`, or `runs/<name>-<time>`. Never one that another run has."""
-    path = stem = out or (base or RUNS) / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
-    for count in itertools.count(2):
-        if out is not None or not path.exists():
-            check_unused(path)
-            with writing(path):
-                path.mkdir(parents=True, exist_ok=True)
-                # Of those who try at once, it fails for all but one.
-                with suppress(FileExistsError):
-                    RunFolder(path).trials_folder.mkdir()
-                    break
-            if out is not None:
-                raise RecordError(f"{path}: another run has just taken it; choose another --out")
-        path = stem.with_name(f"{stem.name}-{count}")
+    stem = out or RUNS / f"{name}-{now.strftime('%Y-%m-%dT%H-%M-%S')}"
+    if out is not None:
+        check_unused(out)
+    for count in itertools.count(1):
+        path = stem if count == 1 else stem.with_name(f"{stem.name}-{count}")
+        with writing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            # Of those who try at once, it fails for all but one.
+            with suppress(FileExistsError):
+                RunFolder(path).trials_folder.mkdir()
+                break
+        if out is not None:
+            raise RecordError(f"{path}: another run has just taken it; choose another --out")
     return RunFolder(path)
 
 

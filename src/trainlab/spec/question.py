@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,8 +73,6 @@ def without_effect(asked: Collection[str], cells: Sequence[TrainSpec]) -> Iterat
         yield "epochs: has no effect beside max_steps, which says how long to train; leave one out"
 
 
-MISSPELT = 0.8
-"""A name as similar to a setting's as this is taken for it, not for a parameter of the model."""
 MOST_LOOKS = 10
 FIRST_LOOK = 3
 """Fewer seeds know too little of their noise for a look to be worth its price."""
@@ -91,8 +88,6 @@ def _seeds(value: object) -> object:
     if isinstance(value, list | tuple) and all(type(seed) is int and seed >= 0 for seed in value):
         if not value:
             raise ValueError("got none, must be at least one")
-        if max(value) >= 2**63:
-            raise ValueError(f"got {max(value)}, must be less than 2**63")  # tables hold 64 bits
         if twice := sorted(seed for seed, count in Counter(value).items() if count > 1):
             raise ValueError(f"got {twice[0]} twice, seeds must differ")
         return tuple(value)
@@ -145,7 +140,7 @@ def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
     except SpecError as error:
         problems += map(_with_its_table, error.problems)
     if problems := [*problems, *_value_problems(settings, vary, cells)]:
-        raise SpecError([*problems, *_misspelt(vary, cells)], where)
+        raise SpecError(problems, where)
     return question
 
 
@@ -207,10 +202,8 @@ def layout_of(
     not set. In a one-at-a-time design, and with cells listed by hand, the first cell is the base.
     """
     problems: list[str] = []
-    vary = {
-        _factor(name, parameters, "vary", problems): levels
-        for name, levels in question.vary.items()
-    }
+    factors = question.vary.items()
+    vary = {_factor(name, parameters, "vary", problems): levels for name, levels in factors}
     listed = [
         {_factor(n, parameters, f"cells[{i}]", problems): v for n, v in cell.items()}
         for i, cell in enumerate(question.cells)
@@ -235,8 +228,9 @@ def layout_of(
         elif key in cells:
             problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
         elif any(name == cell.id for cell in cells.values()):
-            rule = "two settings are called so; give levels that read differently"
-            problems.append(f"{name}: {rule}")
+            problems.append(
+                f"{name}: two settings are called so; give levels that read differently"
+            )
         else:
             cells[key] = Cell(id=name, levels=levels, settings=settings)
     asked = {*question.settings, *vary, *(name for levels in listed for name in levels)}
@@ -278,15 +272,6 @@ def _with_options(name: str) -> str:
     """`data.fraction` is an option of the data; `data` itself says which data."""
     outer, dot, inner = name.partition(".")
     return f"data_options.{inner}" if dot and outer == "data" else name
-
-
-def _misspelt(vary: Mapping[str, Any], cells: Sequence[Any]) -> Iterator[str]:
-    """Factors whose name is nearly a setting's; the others may be parameters of the model."""
-    listed = ((f"cells[{i}]", cell) for i, cell in enumerate(cells) if isinstance(cell, Mapping))
-    for place, names in (("vary", vary), *listed):
-        for name in set(names) - set(OF_WORKLOADS):
-            if near := get_close_matches(name, OF_WORKLOADS, n=1, cutoff=MISSPELT):
-                yield f"{place}.{name}: is no setting; did you mean {near[0]}?"
 
 
 def level_problems(vary: Mapping[str, Sequence[Scalar]]) -> Iterator[str]:
