@@ -74,14 +74,14 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         if row.first_forward_us is not None and row.forward_us
     ]
     counts = {name: attrgetter(field) for name, field in COUNTS.items()}
-    was_counted = {
-        name: read for name, read in counts.items() if read(records[0].cold[0]) is not None
-    }
+    first = records[0].cold[0]
     return ColdStart(
         step_ms=pair("step", _total_ms),
         phases_ms=tuple(map(phase, phases)),
         layers_ms=tuple(sorted(forward, key=lambda one: one.settled - one.first)),
-        evidence=tuple(pair(name, read) for name, read in was_counted.items()),
+        evidence=tuple(
+            pair(name, read) for name, read in counts.items() if read(first) is not None
+        ),
     )
 
 

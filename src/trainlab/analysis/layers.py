@@ -5,7 +5,6 @@ Shares come from the watched process, times from the bare ones.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainlab.analysis.document import Entry, Table
@@ -18,25 +17,9 @@ from trainlab.words import Words
 MANY_LAYERS = 30
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One call of a module or function, in milliseconds of a bare step."""
-
-    row: LayerRow
-    """Its work is per step, at the record's batch size."""
-    forward_ms: float
-    """Of forward and loss."""
-    backward_ms: float
-
-    @property
-    def total_ms(self) -> float:
-        """Forward and backward."""
-        return self.forward_ms + self.backward_ms
-
-
-def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[Layer]:
-    """Every call in order, with the bare step's phases divided by share: what each costs when it is not
-    watched."""
+def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[tuple[float, float]]:
+    """Of every call in order, its forward (or loss) and its backward pass, with the bare step's phases
+    divided by share: what each costs when it is not watched."""
 
     def part_ms(times_us: Sequence[float], phase: str) -> float:
         """Of the phase in all watched steps, those in which the layer did not run included."""
@@ -46,7 +29,7 @@ def layer_times(record: LayersRecord, phases_ms: Mapping[str, float]) -> list[La
         return share * phases_ms.get(phase, 0.0)
 
     return [
-        Layer(row, part_ms(row.forward_us, row.phase), part_ms(row.backward_us, "backward"))
+        (part_ms(row.forward_us, row.phase), part_ms(row.backward_us, "backward"))
         for row in record.rows
     ]
 
@@ -67,31 +50,35 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
     the calls."""
     record, phases_ms = measurement.layers, measurement.summary.phases_ms
     assert record is not None
-    layers, step_ms = layer_times(record, phases_ms), sum(phases_ms.values())
-    limits = [layer_roofline(measurement, one.row, one.total_ms) for one in layers]
-    by_time = sorted(layers, key=lambda layer: layer.total_ms, reverse=True)
-    chosen = {id(layer) for layer in by_time[:MANY_LAYERS]}
+    times_ms, step_ms = layer_times(record, phases_ms), sum(phases_ms.values())
+    limits = [
+        layer_roofline(measurement, row, sum(ms))
+        for row, ms in zip(record.rows, times_ms, strict=True)
+    ]
+    by_time = sorted(range(len(times_ms)), key=lambda place: -sum(times_ms[place]))
+    others = by_time[MANY_LAYERS:]
     rows, notes = [], [words("layers_note")]
-    for one, limit in zip(layers, limits, strict=True):
-        if id(one) in chosen:
+    for place, (row, limit) in enumerate(zip(record.rows, limits, strict=True)):
+        if place not in others:
             near = ""
             if limit is not None:
                 shares = {"compute": limit.compute_share, "memory": limit.memory_share}
                 near = words(f"near_{limit.near}")
                 near += f" {100 * shares[limit.near]:.0f}%" if limit.near in shares else ""
-            rows.append(Line(call_name(one.row), one.forward_ms, one.backward_ms, one.row, near))
-    sums = [
-        (sum(one.forward_ms for one in some), sum(one.backward_ms for one in some))
-        for some in (layers, [one for one in layers if id(one) not in chosen])
-    ]
-    if num_others := len(layers) - len(rows):
-        rows.append(Line(words("other_layers", number=f"{num_others:,}"), *sums[1]))
-        counts = {"number": MANY_LAYERS, "all": f"{len(layers):,}"}
+            rows.append(Line(call_name(row), *times_ms[place], row, near))
+    if others:
+        rest = [times_ms[place] for place in sorted(others)]
+        sums = sum(forward for forward, _ in rest), sum(backward for _, backward in rest)
+        rows.append(Line(words("other_layers", number=f"{len(others):,}"), *sums))
+        counts = {"number": MANY_LAYERS, "all": f"{len(times_ms):,}"}
         notes.append(words("costliest_layers", **counts, file="trials/*/layers.json"))
     # Time that no layer accounts for: Python, and autograd's own work.
-    forward_ms = phases_ms.get("forward", 0.0) + phases_ms.get("loss", 0.0) - sums[0][0]
-    backward_ms = phases_ms.get("backward", 0.0) - sums[0][1]
-    rows.append(Line(words("between_layers"), forward_ms, backward_ms))
+    forward_ms = phases_ms.get("forward", 0.0) + phases_ms.get("loss", 0.0)
+    between = (
+        forward_ms - sum(forward for forward, _ in times_ms),
+        phases_ms.get("backward", 0.0) - sum(backward for _, backward in times_ms),
+    )
+    rows.append(Line(words("between_layers"), *between))
     if any(limit is not None and limit.memory_share > 1 for limit in limits):
         notes.append(words("above_memory"))
     if record.uncounted:

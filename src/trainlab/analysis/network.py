@@ -74,10 +74,10 @@ def network_section(data: RunData, words: Words) -> Section | None:
     rows: Sequence[CallRow]
     if measurement is not None and measurement.layers is not None:
         summary = measurement.summary
-        layers = layer_times(measurement.layers, summary.phases_ms)
+        times_ms = layer_times(measurement.layers, summary.phases_ms)
         step_ms = sum(summary.phases_ms.values()) or math.inf
-        rows = [layer.row for layer in layers]
-        nodes = network(rows, [layer.total_ms / step_ms for layer in layers])
+        rows = measurement.layers.rows
+        nodes = network(rows, [sum(ms) / step_ms for ms in times_ms])
         about = {"step": words.step(summary.mode), "cell": measurement.trial.cell}
         where = words("network_where", batch=summary.batch_size, **about)
         table, note = layer_table(measurement, words), "network_note"

@@ -155,10 +155,6 @@ def _top_text(one: Finding, words: Words) -> str:
     return one.fill(words, key, other=bare_operator(one.first_a))
 
 
-def _trains_first(one: Finding) -> float:
-    return float(one.of_mode == "train")
-
-
 TOP_OPERATOR = Kind(
     "top_operator",
     "operators",
@@ -166,7 +162,7 @@ TOP_OPERATOR = Kind(
     statement=_top_text,
     phrases=_phrases,
     brief=lambda one: "answer_operator" if one.of_mode == "train" else None,
-    weight=_trains_first,
+    weight=lambda one: float(one.of_mode == "train"),
 )
 """The operator that takes most of the step at the largest batch, and its share at the smallest."""
 OPERATOR_GROWTH = Kind(
@@ -174,7 +170,7 @@ OPERATOR_GROWTH = Kind(
     "operators",
     text="growth",
     phrases=_phrases,
-    weight=_trains_first,
+    weight=lambda one: float(one.of_mode == "train"),
 )
 """How many times longer one call takes from one batch size to the next."""
 

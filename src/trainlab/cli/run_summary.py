@@ -288,12 +288,15 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
         values["operators"] = ranked(measurement.operators, sort)[:top]
         values["outside_operators_us"] = outside_us(measurement.operators)
     if measurement.layers is not None:
+        times_ms = layer_times(measurement.layers, measurement.summary.phases_ms)
         values["layers"] = [
             {
-                **layer.row.model_dump(exclude={"forward_us", "backward_us"}),
-                "forward_ms": layer.forward_ms,
-                "backward_ms": layer.backward_ms,
+                **row.model_dump(exclude={"forward_us", "backward_us"}),
+                "forward_ms": forward_ms,
+                "backward_ms": backward_ms,
             }
-            for layer in layer_times(measurement.layers, measurement.summary.phases_ms)
+            for row, (forward_ms, backward_ms) in zip(
+                measurement.layers.rows, times_ms, strict=True
+            )
         ]
     return values
