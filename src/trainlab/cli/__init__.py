@@ -65,7 +65,7 @@ def call(words: Sequence[str]) -> int:
     if others not in ([], ["--help"]):
         from trainlab.cli.application import run_command
 
-        return run_command(words)
+        return run_command(words, VERBS, verb_called)
     from trainlab.cli.help_pages import verbs_page
 
     sys.stdout.write(verbs_page("trainlab", SUMMARY, VERBS, spoken_language(lang)))

@@ -3,13 +3,12 @@
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainlab.cli import VERBS, verb_called
 from trainlab.cli.help_pages import HELP_ALL, Option, verb_page, verbs_page
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.language import split_language, spoken_language
@@ -25,11 +24,13 @@ MOST_MISTAKES = 3
 """Of the user's code that are shown; the trials' records have them all."""
 
 
-def run_command(words: Sequence[str]) -> int:
-    """Runs a command line; its exit code."""
+def run_command(words: Sequence[str], verbs: Mapping[str, str], find: Callable[[str], Any]) -> int:
+    """Runs a command line with these verbs, of which `find` gives one by name; its exit code."""
     lang = spoken_language(split_language(words)[0])
     try:
-        _call(list(words), lang)
+        name, *others = words
+        _check_verb(name, verbs)
+        _call(name, others, verbs[name], find(name), lang)
     except KeyboardInterrupt:
         tell("interrupted", lang)
         return 130
@@ -38,19 +39,17 @@ def run_command(words: Sequence[str]) -> int:
     return 0
 
 
-def _call(words: list[str], lang: str) -> None:
+def _call(path: str, words: Sequence[str], meaning: str, verb: Any, lang: str) -> None:
     """SystemExit with the verb's code where that is not 0."""
-    path, *words = words
-    _check_verb(path, VERBS)
-    meaning, verb = VERBS[path], verb_called(path)
     if isinstance(verb, Mapping):  # it has verbs of its own
         meanings = {own: (one.__doc__ or "").partition("\n")[0] for own, one in verb.items()}
         if words[:1] in ([], ["--help"]):
             sys.stdout.write(verbs_page(f"trainlab {path}", meaning, meanings, lang))
             raise SystemExit(0 if words else 2)
-        name, *words = words
+        name, *others = words
         _check_verb(name, verb)
-        path, meaning, verb = f"{path} {name}", meanings[name], verb[name]
+        _call(f"{path} {name}", others, meanings[name], verb[name], lang)
+        return
     options = list(verb.options())
     own = words[: words.index("--")] if "--" in words else words
     if "--help" in own or HELP_ALL in own:

@@ -1,7 +1,7 @@
 """trainlab compare, gate, reproduce: one run held against another, or against published figures."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
-from trainlab.analysis import tables
-from trainlab.analysis.document import Block, Entry, Paragraph
+from trainlab.analysis.document import Block, Paragraph
+from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
@@ -33,6 +33,10 @@ GATE_ANSWER = (
 )
 """What of a gate follows from its checks."""
 NUM_SEEDS = 16
+COLUMNS = (
+    *("cell", "figure", "epoch", "reproduce_published", "reproduce_ours"),
+    *("reproduce_interval", "reproduce_verdict"),
+)
 VERDICTS = {True: "reproduce_inside", False: "reproduce_outside", None: "reproduce_unknown"}
 
 
@@ -55,15 +59,17 @@ class CompareVerb(Verb):
         words, console, paths = self.words, Console(), (self.first, self.second)
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
-        both = a, b = open_run(self.first).evidence(), open_run(self.second).evidence()
-        found, blocks = comparison.side_by_side(a, b), list[Block]()
+        both = a, b = [open_run(path).evidence() for path in paths]
+        found = comparison.side_by_side(a, b)
         for name, path in zip("AB", paths, strict=True):
             print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
         for evidence in both:
             Summary(console, data_of(evidence), words).print_damaged()
-        for key, rows in (("costs", found.costs), ("learned", found.learned)):
-            if rows:
-                blocks.append(comparison.beside_table(words(f"compare_{key}_table"), rows, words))
+        blocks: list[Block] = [
+            comparison.beside_table(words(f"compare_{key}_table"), rows, words)
+            for key, rows in (("costs", found.costs), ("learned", found.learned))
+            if rows
+        ]
         for run, cells in (("A", found.only_a), ("B", found.only_b)):
             if cells:
                 blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
@@ -217,10 +223,10 @@ class ReproduceVerb(Verb):
         figures = reproduce.reproduce(evidence, PUBLISHED[self.study], settings)
         differing = reproduce.differing_settings(evidence, settings)
         if not figures:
-            reasons = [f"{cell} has {'; '.join(found)}" for cell, found in differing.items()]
+            why = " · ".join(f"{cell} has {'; '.join(one)}" for cell, one in differing.items())
             if others := [cell.id for cell in evidence.cells if cell.id not in settings]:
-                reasons.append(f"{', '.join(others)}: not among {', '.join(settings)}")
-            why = " · ".join(reasons) or "no learn trial of it is done"
+                why = why or f"{', '.join(others)}: not among {', '.join(settings)}"
+            why = why or "no learn trial of it is done"
             remedy = f"make a new run with `trainlab reproduce {self.study}`"
             none = f"nothing in it was published for {self.study}"
             raise SpecError([f"{paths[0]}: {none}: {why}; {remedy}"])
@@ -262,35 +268,25 @@ class ReproduceVerb(Verb):
         """All figures; how many lie inside and how many should; which curves no run of ours could have."""
         from trainlab.analysis import reproduce
 
-        words, console = self.words, Console()
-
-        def interval(row: "PublishedFigure") -> Entry:
-            if row.interval is None:
-                return Entry("")
-            ends = (row.interval.low, row.interval.high)
-            low, high = (metric_value(row.metric, end) for end in ends)
-            return Entry(words("range", low=low, high=high))
-
-        def value(
-            key: str, read: "Callable[[PublishedFigure], float | None]"
-        ) -> "tables.Field[PublishedFigure]":
-            return tables.value(words(key), lambda row: Entry(metric_value(row.metric, read(row))))
-
-        columns = [
-            tables.name(words("cell"), lambda row: row.cell),
-            tables.name(words("figure"), lambda row: row.metric),
-            tables.value(words("epoch"), lambda row: Entry(str(row.epoch))),
-            value("reproduce_published", lambda row: row.published),
-            value("reproduce_ours", lambda row: None if row.ours is None else row.ours.value),
-            tables.value(words("reproduce_interval"), interval),
-            tables.name(words("reproduce_verdict"), lambda row: words(VERDICTS[row.inside])),
-        ]
+        words, console, rows = self.words, Console(), []
+        for one in figures:
+            ends = (one.interval.low, one.interval.high) if one.interval else ()
+            ours = one.ours.value if one.ours else None
+            published, mean, *sides = (
+                metric_value(one.metric, value) for value in (one.published, ours, *ends)
+            )
+            interval = words("range", low=sides[0], high=sides[1]) if sides else ""
+            verdict = words(VERDICTS[one.inside])
+            epoch = str(one.epoch)
+            rows.append((one.cell, one.metric, epoch, published, mean, interval, verdict))
         caption = words("reproduce_table", study=self.study)
-        print_blocks(console, [tables.table_of(caption, columns, figures)], words)
+        table = plain_table(caption, COLUMNS, rows, words, numbers=COLUMNS[2:-1])
+        print_blocks(console, [table], words)
         num_inside = sum(figure.inside is True for figure in figures)
         chance = reproduce.CHANCE_OUTSIDE * sum(figure.inside is not None for figure in figures)
-        counts = {"inside": num_inside, "all": len(figures), "chance": f"{chance:.1f}"}
-        say(console, words("reproduce_count", **counts))
+        chance_text = f"{chance:.1f}"
+        key = "reproduce_count"
+        say(console, words(key, inside=num_inside, all=len(figures), chance=chance_text))
         curves = reproduce.published_curves(figures)
         if not curves:
             say(console, words("reproduce_undecided"), "yellow")

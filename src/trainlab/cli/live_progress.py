@@ -232,10 +232,12 @@ class StudyProgress:
             case "epoch" if is_study and event.epoch == event.num_epochs:
                 yield self._epoch_line(self._ended_label(event.trials[0]), event)
             case "epoch" if not is_study and not is_terminal:
-                trial, group = progress.trials[event.trials[0]], progress.running.get(event.trials)
                 # Trials that train together go by their own names.
-                group = group or RunningGroup((trial,), progress.now_s, progress.num_begun)
-                yield self._epoch_line(self._epoch_label(self._numbered(group), event), event)
+                alone = progress.running.get(event.trials)
+                number = progress.num_begun if alone is None else alone.number
+                name = self._name([progress.trials[event.trials[0]]])
+                label = self._epoch_label(self._count(number) + name, event)
+                yield self._epoch_line(label, event)
 
     def _ended_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""

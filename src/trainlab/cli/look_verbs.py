@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import datetime
 from operator import itemgetter
@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trainlab.analysis.document import Block, Paragraph, Table
-from trainlab.analysis.tables import name, table_of
+from trainlab.analysis.tables import Field, table_of
 from trainlab.cli.options import ForPrograms, Settings, Verb, option, word
 from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
@@ -183,7 +183,7 @@ class StudiesVerb(Verb):
                     varied.append(" ".join(f"{n}={level_text(v)}" for n, v in cell.items()))
                 rows.append((name, one.workload, words.builtin(one.title), "; ".join(varied)))
             headings = ("study", "workload", "question", "varies")
-            table = plain_table("studies_table", headings, rows, words)
+            table = plain_table(words("studies_table"), headings, rows, words)
             print_blocks(Console(), (table, Paragraph(words("studies_own"))), words)
 
 
@@ -196,16 +196,23 @@ class WorkloadsVerb(Verb):
             defaults = ", ".join(f"{name} {value}" for name, value in one.defaults.items())
             rows.append((one.name, words.builtin(one.summary), defaults))
         headings = ("workload", "what_it_is", "defaults")
-        table = plain_table("workloads_table", headings, rows, words)
+        table = plain_table(words("workloads_table"), headings, rows, words)
         print_blocks(Console(), (table, Paragraph(words("workloads_own"))), words)
 
 
 def plain_table(
-    title: str, headings: Iterable[str], rows: Iterable[Sequence[str]], words: Words
+    caption: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    words: Words,
+    numbers: Collection[str] = (),
 ) -> Table:
-    """A table of texts; its title and headings are keys of the words."""
-    columns = [name(words(key), itemgetter(index)) for index, key in enumerate(headings)]
-    return table_of(words(title), columns, rows)
+    """A table of texts; its headings are keys of the words, `numbers` those of columns of numbers."""
+    columns = [
+        Field(words(key), itemgetter(index), is_number=key in numbers)
+        for index, key in enumerate(headings)
+    ]
+    return table_of(caption, columns, rows)
 
 
 class ProbesVerb(Verb):
@@ -240,10 +247,8 @@ class ProbesVerb(Verb):
             from trainlab.train.setup import set_up
 
             load = Loader()
-            workload, data = (
-                load.workload(study.workload),
-                load.data(study.workload, study.settings),
-            )
+            workload = load.workload(study.workload)
+            data = load.data(study.workload, study.settings)
             trial = Trial(id="probes", workload=workload.name, seed=1, settings=study.settings)
             found = probeable(set_up(trial, workload, data))
         if self.as_json:
@@ -269,20 +274,21 @@ def _probe_blocks(workload: str, found: "list[Probeable]", words: Words) -> Iter
     layers = [one for one in found if one.kind != "parameter"]
     parameters = [one for one in found if one.kind == "parameter"]
     yield plain_table(
-        "probes_layers",
+        words("probes_layers"),
         ("layer", "type", "probes_gives", "probes_quantities"),
         [(p.name, f"type={p.types[0]}", shape(p), ", ".join(p.quantities)) for p in layers],
         words,
     )
     yield plain_table(
-        "probes_parameters",
+        words("probes_parameters"),
         ("probes_parameter", "probes_shape", "probes_quantities"),
         [(p.name, shape(p), ", ".join(p.quantities)) for p in parameters],
         words,
     )
     yield Paragraph(words("probes_selector"))
     rows = [(quantity, words(f"quantity_{quantity}")) for quantity in QUANTITIES]
-    yield plain_table("probes_quantities", ("probes_quantity", "what_it_is"), rows, words)
+    headings = ("probes_quantity", "what_it_is")
+    yield plain_table(words("probes_quantities"), headings, rows, words)
     yield Paragraph(words("probes_reducers", reducers=", ".join(REDUCERS)))
     differentiable = [one for one in found if "grad_input" in one.quantities]
     examples = [one for one in differentiable if "local_grad" in one.quantities] or differentiable

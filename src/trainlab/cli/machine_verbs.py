@@ -57,7 +57,7 @@ class ListSets(Verb):
             place = str(cached(one)) if is_there else words("data_not_fetched")
             rows.append((one.name, *counts, place))
         headings = ("data_set", "data_full", "data_bundled", "data_where")
-        print_blocks(Console(), [plain_table("data_table", headings, rows, words)], words)
+        print_blocks(Console(), [plain_table(words("data_table"), headings, rows, words)], words)
 
 
 class OfSets(Verb):
