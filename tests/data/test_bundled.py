@@ -48,7 +48,7 @@ def test_every_class_keeps_its_share_to_within_one_image():
     ):
         file = getattr(images.bundled, part)
         assert sum(originals) == getattr(images.full, part).shape[0]
-        labels = read_idx(file_in(BUNDLED_FOLDER / images.name, file), file.shape)
+        labels = read_idx(file_in(BUNDLED_FOLDER / images.name, file), file.shape, file.sha256)
         kept = torch.bincount(labels, minlength=10).tolist()
         shares = [count * len(labels) / sum(originals) for count in originals]
         assert len(kept) == len(images.classes)

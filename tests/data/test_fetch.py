@@ -192,7 +192,7 @@ def test_content_with_another_checksum_is_not_cached_and_the_next_mirror_is_trie
     wrong, right = start_mirror(), start_mirror()
     wrong.serve(CONTENTS | {"train-labels": CONTENTS["test-labels"]})
     right.serve(CONTENTS)
-    with pytest.raises(FetchError, match=r"train-labels.*holds 10 values, must be 20"):
+    with pytest.raises(FetchError, match=r"train-labels.*SHA-256 is .*, must be "):
         fetch(tiny_set(wrong.url), "mirror")
     assert names_in(cache) == ["train-images.gz"]
     images = tiny_set(wrong.url, right.url)

@@ -1,6 +1,5 @@
 import gzip
 import hashlib
-import struct
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from trainlab.errors import DataError
 
 SHAPE = (5, 4, 3)
 CONTENT = idx_bytes(torch.arange(60, dtype=torch.uint8).view(SHAPE))
-HEADER = 16
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -43,39 +41,18 @@ def test_the_layout_is_the_published_one():
     )
 
 
-def test_a_file_cut_anywhere_is_refused(path):
+def test_a_file_cut_short_or_changed_is_refused(path):
     packed = gzip.compress(CONTENT, mtime=0)
-    cut = "too short for an IDX header of 16|cut short: must be 76"
-    broken = "broken gzip|too short"
-    for content, told in ((CONTENT, cut), (packed, broken)):
-        for kept in range(len(content)):
-            path.write_bytes(content[:kept])
-            with pytest.raises(DataError, match=told):
-                read_idx(path, SHAPE)
-
-
-def test_what_is_not_the_expected_idx_is_refused(path):
     for content, told in (
-        (b"\0\0\x08\x01" + CONTENT[4:], "starts with 00000801, must be 00000803; not this"),
-        (b"\0\0\x0d\x03" + CONTENT[4:], "starts with 00000d03, must be 00000803; not this"),
-        (CONTENT + b"\0", "has trailing bytes: must be 76"),
-        (
-            CONTENT[:4] + struct.pack(">3I", 5, 4, 2**32 - 1) + CONTENT[HEADER:],
-            "holds 5x4x4294967295 values, must be 5x4x3",
-        ),
+        (CONTENT[:-1], "some-idx3-ubyte: SHA-256 is .*delete it and fetch it again"),
+        (CONTENT + b"\0", "some-idx3-ubyte: SHA-256 is "),
+        (CONTENT[:40] + b"\xff" + CONTENT[41:], "some-idx3-ubyte: SHA-256 is "),
+        (packed[:-1], "broken gzip .*fetch it again"),
+        (packed[:20], "broken gzip"),
+        (packed[:12] + b"\xff" + packed[13:], "broken gzip|SHA-256 is "),
     ):
-        for pack in (bytes, gzip.compress):
-            path.write_bytes(pack(content))
-            with pytest.raises(DataError, match=told):
-                read_idx(path, SHAPE)
-
-
-def test_any_changed_byte_is_noticed_by_format_or_checksum(path):
-    for at in range(len(CONTENT)):
-        changed = bytearray(CONTENT)
-        changed[at] ^= 1 + at
-        path.write_bytes(changed)
-        with pytest.raises(DataError, match="some-idx3-ubyte: "):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=told):
             read_idx(path, SHAPE, SHA256)
 
 
@@ -85,4 +62,4 @@ def test_another_checksum_and_a_missing_file_are_told_with_their_path(path, tmp_
     with pytest.raises(DataError, match=told):
         read_idx(path, SHAPE, "0000000000ab" + "0" * 52)
     with pytest.raises(DataError, match="none: cannot be read: No such file"):
-        read_idx(tmp_path / "none", SHAPE)
+        read_idx(tmp_path / "none", SHAPE, SHA256)

@@ -136,6 +136,16 @@ def test_every_sample_is_used_once_an_epoch_and_the_last_batch_may_be_smaller(
     assert torch.equal(torch.cat(rows), torch.cat(other.train_batches.epoch(1, 1)))
 
 
+def test_data_that_does_not_fit_on_the_device_gives_the_same_losses(
+    make_setup: MakeSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = curve(make_setup())
+    monkeypatch.setattr("trainlab.train.batches.free_bytes", lambda device: 10)
+    setup = make_setup()
+    assert not setup.train_batches.resident
+    assert curve(setup) == whole
+
+
 def test_the_test_set_does_not_depend_on_its_batch_size(make_setup: MakeSetup) -> None:
     whole = run_test_set(make_setup(test_batch_size=31))[0].values
     pieces = run_test_set(make_setup(test_batch_size=7))[0].values

@@ -1,10 +1,7 @@
 """Rank: one of the processes of a trial, which samples of a batch it takes, and what they count."""
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from typing import Any
 
 import torch
@@ -41,61 +38,6 @@ class Rank(Spec):
         """What the mean loss of its share counts, so that the mean over all processes is that of the whole
         batch."""
         return self.num_in(batch_size) * self.of / batch_size
-
-
-# Streaming: batches of data that does not fit on the device, gathered and copied ahead of their step.
-
-AHEAD = 3
-"""Batches that are ready or on their way."""
-
-TensorPair = tuple[Tensor, Tensor]
-
-
-class Stream:
-    """The batches of one epoch, in order."""
-
-    def __init__(self, stored: TensorPair, pieces: Sequence[Tensor], device: torch.device) -> None:
-        """`pieces` are the rows of each batch."""
-        self._stored, self._device = stored, device
-        # There is nothing to overlap with on the host.
-        self._copies = torch.cuda.Stream(device) if device.type == "cuda" else None
-        self._thread = ThreadPoolExecutor(1)
-        self._waiting = ((rows, self._thread.submit(self._gathered, rows)) for rows in pieces)
-        self._coming = deque(islice(self._waiting, AHEAD))
-
-    def has(self, rows: Tensor) -> bool:
-        """Whether these are the rows of the batch that comes next."""
-        return bool(self._coming) and self._coming[0][0] is rows
-
-    def take(self) -> TensorPair:
-        """The next batch, on the device; what is queued there after this waits until it has come."""
-        _, gathered = self._coming.popleft()
-        self._coming.extend(islice(self._waiting, 1))
-        batch = gathered.result()
-        if self._copies is not None:
-            current = torch.cuda.current_stream(self._device)
-            current.wait_stream(self._copies)
-            for tensor in batch:
-                tensor.record_stream(current)
-        return batch
-
-    def close(self) -> None:
-        """Lets go of an epoch that has ended or is given up."""
-        self._thread.shutdown(cancel_futures=True)
-
-    def _gathered(self, rows: Tensor) -> TensorPair:
-        inputs, targets = self._stored
-        if self._copies is None:
-            return self._copied(inputs, rows), self._copied(targets, rows)
-        with torch.cuda.stream(self._copies):
-            return self._copied(inputs, rows), self._copied(targets, rows)
-
-    def _copied(self, stored: Tensor, rows: Tensor) -> Tensor:
-        """To a GPU through pinned memory, which torch uses again once the copy has been made."""
-        to_gpu, shape = self._copies is not None, (len(rows), *stored.shape[1:])
-        gathered = torch.empty(shape, dtype=stored.dtype, pin_memory=to_gpu)
-        torch.index_select(stored, 0, rows, out=gathered)
-        return gathered.to(self._device, non_blocking=to_gpu)
 
 
 # What an engine asks of the batches of a split.
@@ -230,26 +172,17 @@ class SplitBatches(Batches):
         self._data_device = device if self.resident else torch.device("cpu")
         placed = split.to(self._data_device)
         self._inputs, self._targets = placed.inputs, placed.targets
-        self._ahead: Stream | None = None
 
     def epoch(self, seed: int, number: int, first: int = 0) -> tuple[Tensor, ...]:
-        """Batches that must be moved are gathered ahead from here on, in this order."""
         order = self.order(seed, number).to(self._data_device)
-        batches = torch.split(order, self.batch_size)[first:]
-        pieces = tuple(self.rank.share_of(batch) for batch in batches)
-        if self._ahead is not None:
-            self._ahead.close()
-        stored = self._inputs, self._targets
-        self._ahead = None if self.resident else Stream(stored, pieces, self.device)
-        return pieces
+        return tuple(map(self.rank.share_of, order.split(self.batch_size)[first:]))
 
     def order(self, seed: int, number: int) -> Tensor:
         """The row numbers of an epoch."""
         return data_order(seed, number, self.num_stored)[: self.num_samples]
 
     def first_rows(self) -> Tensor:
-        """The row numbers of a full batch as stored, this process's share of it; nothing is gathered
-        ahead for it."""
+        """The row numbers of a full batch as stored, this process's share of it."""
         return self.rank.share_of(torch.arange(self.size_of(0), device=self._data_device))
 
     def samples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -260,9 +193,15 @@ class SplitBatches(Batches):
         return self.samples(self.first_rows())
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if self._ahead is not None and self._ahead.has(rows):
-            return self._ahead.take()
-        return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
+        """From the host for a GPU in pinned memory: the copy is queued, and Python runs ahead of it."""
+        if self.resident:
+            return self._inputs.index_select(0, rows), self._targets.index_select(0, rows)
+        return self._gathered(self._inputs, rows), self._gathered(self._targets, rows)
+
+    def _gathered(self, stored: Tensor, rows: Tensor) -> Tensor:
+        shape, is_pinned = (len(rows), *stored.shape[1:]), self.device.type == "cuda"
+        gathered = torch.empty(shape, dtype=stored.dtype, pin_memory=is_pinned)
+        return torch.index_select(stored, 0, rows, out=gathered)
 
     def move(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         return batch if self.resident else super().move(batch)

@@ -1,7 +1,7 @@
 """Sample-weighted means of loss and metrics, gathered without slowing the steps they measure."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from trainlab.data.nesting import detached
 from trainlab.errors import WorkloadError
 from trainlab.train.step import StepOutcome, check_mean
 from trainlab.workloads.user_code import Running
-from trainlab.workloads.workload import WholeMetric
+from trainlab.workloads.workload import WholeMetric, accuracy
 
 Metric = Callable[[Any, Any], Tensor]
 
@@ -42,15 +42,16 @@ class Means:
 
 
 MOST_PENDING_BYTES = 1 << 20
-"""Of outputs that no metric was computed of yet."""
+"""Of outputs that no accuracy was computed of yet."""
 
 
 class Meter:
     """Adds up loss and metrics over steps; reads the device only when asked for means.
 
-    A step only leaves references to its loss and outputs. They are reduced together once many are pending
-    or a mean is asked for: far fewer, larger operations than reducing each step, and a bounded amount of
-    memory.
+    A step only leaves references to its loss, and to its outputs where their accuracy is the one metric.
+    They are reduced together once many are pending or a mean is asked for: far fewer, larger operations
+    than reducing each step, and a bounded amount of memory. Other metrics are computed step by step, as
+    they may depend on what else is in the batch.
     """
 
     def __init__(
@@ -72,10 +73,9 @@ class Meter:
         # float64 sums are exact to far below what is shown; Apple GPUs have only float32.
         self._dtype = torch.float32 if device.type == "mps" else torch.float64
         self._device, self._max_pending_steps = device, max_pending_steps
-        self._stops_explosions = stops_explosions
+        self._stops_explosions, self._joins = stops_explosions, [*metrics.values()] == [accuracy]
         self.limit: float | None = None
         """The loss beyond which training has exploded; None before the first was read."""
-        self._joins: bool | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -83,8 +83,9 @@ class Meter:
             with Running(f"metrics.{name}"):
                 metric.reset()
         self._drop_pending()
-        self._sums: dict[str, Tensor] = {}
-        self._samples: dict[str, int] = {}
+        # The loss comes first.
+        self._sums = {"loss": torch.zeros((), dtype=self._dtype, device=self._device)}
+        self._samples = {"loss": 0}
         """Over which each sum goes: not all, of what only some of the steps log."""
         self._losses: list[Tensor] = []
         self._counts: list[Tensor] = []
@@ -109,16 +110,16 @@ class Meter:
         for name, whole in self._whole.items():
             with Running(f"metrics.{name}"):
                 whole.update(detached(outputs), targets)
-        is_nested = False
         if self.metrics:
-            is_nested = not (isinstance(outputs, Tensor) and isinstance(targets, Tensor))
-            outputs = detached(outputs) if is_nested or outputs.requires_grad else outputs
-            self._outputs.append((outputs, targets, count, 0 if is_nested else _version(outputs)))
-            if not is_nested:
-                # The storage, not the view: a pending slice keeps all of it alive.
-                self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
+            outputs = detached(outputs)
+        if self._joins and isinstance(outputs, Tensor) and isinstance(targets, Tensor):
+            self._outputs.append((outputs, targets, count, _version(outputs)))
+            # The storage, not the view: a pending slice keeps all of it alive.
+            self._pending_bytes += outputs.untyped_storage().nbytes() + targets.nbytes
+        else:
+            self._measure(outputs, targets, count)
         is_much = self._pending_bytes >= MOST_PENDING_BYTES
-        if is_nested or is_much or len(self._pending) >= self._max_pending_steps:
+        if is_much or len(self._pending) >= self._max_pending_steps:
             self._reduce()
 
     def means(self) -> Means:
@@ -142,12 +143,7 @@ class Meter:
             return
         self._losses.append(self._stacked([loss for loss, _ in self._pending]))
         self._counts.append(self._add_up("loss", self._losses[-1], [n for _, n in self._pending]))
-        for outputs, targets, count in self._steps_of_metrics():
-            for name, metric in self.metrics.items():
-                with Running(f"metrics.{name}"):
-                    found = metric(outputs, targets)
-                total = per_sample(name, found, count).to(self._dtype).sum()
-                self._add(name, total, count)
+        self._measure_together()
         for name, logged in self._logged.items():
             self._add_up(name, self._stacked([one for one, _ in logged]), [n for _, n in logged])
         self._drop_pending()
@@ -165,28 +161,30 @@ class Meter:
         self._sums[name] = self._sums[name] + total if name in self._sums else total
         self._samples[name] = self._samples.get(name, 0) + count
 
-    def _steps_of_metrics(self) -> Iterator[tuple[Any, Any, int]]:
-        """Outputs, targets and samples of the steps: together where metrics of some steps' outputs, one
-        below the other, are those of each step: not where samples do not lie along the first dimension."""
+    def _measure(self, outputs: Any, targets: Any, count: int) -> None:
+        for name, metric in self.metrics.items():
+            with Running(f"metrics.{name}"):
+                found = metric(outputs, targets)
+            self._add(name, per_sample(name, found, count).to(self._dtype).sum(), count)
+
+    def _measure_together(self) -> None:
+        """The accuracy of all pending steps, one below the other where their outputs have one form."""
         for outputs, _, _, version in self._outputs:
-            if isinstance(outputs, Tensor) and _version(outputs) != version:
+            if _version(outputs) != version:
                 raise WorkloadError(
                     "model: a later step overwrote the outputs of an earlier one; return a copy"
                 )
-        apart = [one[:3] for one in self._outputs]
-        if self._joins is None and len(apart) > 1:  # tried on the first two steps, once
-            self._joins = all(len(outputs) == count for outputs, _, count in apart) and all(
-                _gives_the_same(name, metric, apart[:2]) for name, metric in self.metrics.items()
-            )
-        if self._joins and len(apart) > 1:
-            outputs, targets, counts = zip(*apart, strict=True)
-            yield torch.cat(outputs), torch.cat(targets), sum(counts)
+        forms = {(outputs.shape[1:], targets.shape[1:]) for outputs, targets, _, _ in self._outputs}
+        if len(forms) == 1:
+            every, of_targets, counts, _ = zip(*self._outputs, strict=True)
+            self._measure(torch.cat(every), torch.cat(of_targets), sum(counts))
         else:
-            yield from apart
+            for outputs, targets, count, _ in self._outputs:
+                self._measure(outputs, targets, count)
 
     def _drop_pending(self) -> None:
         self._pending: list[tuple[Tensor, int]] = []
-        self._outputs: list[tuple[Any, Any, int, int]] = []
+        self._outputs: list[tuple[Tensor, Tensor, int, int]] = []
         """With their targets, samples and version."""
         self._logged: dict[str, list[tuple[Tensor, int]]] = {}
         self._pending_bytes = 0
@@ -203,19 +201,6 @@ def _computed(name: str, metric: WholeMetric) -> dict[str, float]:
             shape = tuple(torch.as_tensor(value).shape)
             raise WorkloadError(f"metrics.{place}: computed shape {shape}, must be one number")
     return {place: float(value) for place, value in values.items()}
-
-
-def _gives_the_same(name: str, metric: Metric, apart: Sequence[tuple[Any, Any, int]]) -> bool:
-    with Running(f"metrics.{name}"):
-        each = [metric(outputs, targets) for outputs, targets, _ in apart]
-    for values, (_, _, count) in zip(each, apart, strict=True):
-        per_sample(name, values, count)
-    try:
-        outputs = torch.cat([outputs for outputs, _, _ in apart])
-        targets = torch.cat([targets for _, targets, _ in apart])
-        return torch.equal(metric(outputs, targets), torch.cat(each))
-    except (RuntimeError, IndexError):
-        return False
 
 
 def _version(tensor: Tensor) -> int:

@@ -58,20 +58,9 @@ def uncompiled_copy(model: nn.Module) -> nn.Module:
     return _unwrapped(copy.deepcopy(_inner(model)))
 
 
-def plain_names(model: nn.Module) -> dict[str, str]:
-    """The names in the model's state_dict, each with what it is called where nothing is compiled."""
-    named = model.named_modules(remove_duplicate=False)
-    wrappers = [path for path, module in named if _is_wrapper(module)]
-    inner = {f"{path}._orig_mod." if path else "_orig_mod.": path for path in wrappers}
-    names = {}
-    for name in model.state_dict():
-        plain = name
-        # The innermost first: it is known by a path that leads through the outer ones.
-        for prefix, path in sorted(inner.items(), key=lambda one: -len(one[0])):
-            if plain.startswith(prefix):
-                plain = f"{path}.{plain[len(prefix) :]}" if path else plain[len(prefix) :]
-        names[name] = plain
-    return names
+def plain_name(name: str) -> str:
+    """What a name in a state_dict is where nothing is compiled."""
+    return name.replace("_orig_mod.", "")
 
 
 def uncompiled() -> AbstractContextManager[Any]:
