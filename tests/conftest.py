@@ -63,7 +63,7 @@ def _one_trial_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     learns_here = LocalExecutor._learns_here
 
     def unless_several(executor: LocalExecutor, workload: str) -> bool:
-        is_own = executor._asked not in ("auto", 1) or executor._on != "local"
+        is_own = executor.asked_jobs not in ("auto", 1) or executor.on != "local"
         return learns_here(executor, workload) if is_own else True
 
     monkeypatch.setattr(LocalExecutor, "_learns_here", unless_several)

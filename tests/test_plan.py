@@ -126,7 +126,7 @@ def test_timed_trials_and_learn_trials_are_groups_of_their_own_and_watched_ones_
         assert len({trial.kind for trial in group.trials}) == 1
         first = group.trials[0]
         assert group.is_alone is (first.kind == "cost")
-        assert (group.device, group.threads) == (first.settings.device, first.settings.threads)
+        assert group.settings == first.settings
         watches = [trial.watch for trial in group.trials]
         assert watches in ([None], ["steps"], ["layers", "operators"])
         assert len({(trial.cell, str(trial.cost)) for trial in group.trials}) == 1

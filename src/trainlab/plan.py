@@ -61,19 +61,9 @@ class Group(Spec):
         return tuple(trial.id for trial in self.trials)
 
     @property
-    def device(self) -> str:
-        """The device its trials ask for."""
-        return self.trials[0].settings.device
-
-    @property
-    def threads(self) -> int | None:
-        """Threads its trials ask for; None: torch's choice."""
-        return self.trials[0].settings.threads
-
-    @property
-    def processes(self) -> int:
-        """Processes that train one of its trials together."""
-        return self.trials[0].settings.processes
+    def settings(self) -> TrainSpec:
+        """What its trials ask of a machine is the same for all: device, threads and processes."""
+        return self.trials[0].settings
 
 
 def plan(study: Study) -> tuple[Group, ...]:
@@ -93,7 +83,7 @@ def plan(study: Study) -> tuple[Group, ...]:
 
 
 def _relative_time(group: Group) -> float:
-    return group.trials[0].settings.epochs / group.trials[0].settings.batch_size
+    return group.settings.epochs / group.settings.batch_size
 
 
 def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec | None) -> int:

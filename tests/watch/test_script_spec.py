@@ -9,7 +9,13 @@ import pytest
 from trainlab.errors import SpecError
 from trainlab.lab.script_study import script_study
 from trainlab.spec import CostSpec
-from trainlab.spec.script import ScriptSpec, misspelt_option, seed_argument_of, with_argument
+from trainlab.spec.script import (
+    SEED_OPTION,
+    ScriptSpec,
+    first_option,
+    misspelt_option,
+    with_argument,
+)
 from trainlab.watching import script_process
 from trainlab.watching.own_metrics import Searched
 from trainlab.watching.script_process import clear_workplace, make_workplace
@@ -43,9 +49,9 @@ def test_seeds_go_to_the_scripts_own_option_and_levels_to_theirs() -> None:
 def test_the_option_for_the_seed_is_found_in_the_text_and_goes_with_one_seed_only(
     tmp_path: Path,
 ) -> None:
-    assert seed_argument_of('parser.add_argument("--seed", type=int)') == "--seed"
-    assert seed_argument_of("parser.add_argument('--random-seed')") == "--random-seed"
-    assert seed_argument_of("torch.manual_seed(1)") is None
+    assert first_option(SEED_OPTION, 'parser.add_argument("--seed", type=int)') == "--seed"
+    assert first_option(SEED_OPTION, "parser.add_argument('--random-seed')") == "--random-seed"
+    assert first_option(SEED_OPTION, "torch.manual_seed(1)") is None
     path = tmp_path / "t.py"
     path.write_text("parser.add_argument('--seed')")
     assert script_study(path, ["--seed", "3"]).script is not None
@@ -72,7 +78,7 @@ def test_metrics_are_found_in_lines_however_they_are_written() -> None:
     stream = Searched(io.StringIO(), patterns, lambda name, value: found.append((name, value)))
     for part in ("Test: Accu", "racy: 91/100 (91%)\nloss 1,234.5\rloss nothing\n", "loss -2e-3"):
         stream.write(part)
-    stream.finish()
+    stream.search()
     assert found == [("accuracy", 0.91), ("loss", 1234.5), ("loss", -0.002)]
 
 

@@ -274,7 +274,7 @@ def _batch_size(watched: WatchedRecord, source: str) -> Iterator[Hypothesis]:
     larger = size * (MUCH_LARGER_BATCH if size <= TINY_BATCH else LARGER_BATCH)
     samples = next((one.num_samples for one in watched.loaders if one.is_trained_on), None)
     reason = ""
-    if changes_of.batch_size_argument_of(source) is None:
+    if changes_of.first_option(changes_of.BATCH_SIZE_OPTION, source) is None:
         reason = "no_argument"
     elif samples is not None and samples < 2 * larger:
         reason = "few_samples"

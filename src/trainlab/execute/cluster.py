@@ -194,9 +194,11 @@ class ClusterExecutor:
         by_size: dict[tuple[int, int], list[Group]] = {}
         for group in groups:
             if not group.is_alone:
-                by_size.setdefault((group.threads or 1, group.processes), []).append(group)
+                size = group.settings.threads or 1, group.settings.processes
+                by_size.setdefault(size, []).append(group)
         for (threads, _), some in by_size.items():
-            num_slots = self._cluster.num_slots(_needs(some, threads))
+            needs = _needs([group.settings for group in some], threads)
+            num_slots = self._cluster.num_slots(needs)
             number = min(len(some), SHARES_PER_SLOT * num_slots, MOST_SHARES)
             shares += [
                 whole.model_copy(update={"groups": tuple(some[first::number]), "threads": threads})
@@ -209,7 +211,8 @@ class ClusterExecutor:
         file.parent.mkdir(exist_ok=True)
         with replacing(file) as part:
             part.write_text(share.model_dump_json())
-        return Task(share, _needs(share.groups, share.threads), file, tries)
+        asking = [group.settings for group in share.groups]
+        return Task(share, _needs(asking, share.threads), file, tries)
 
     def _lost(self, run: RunFolder, ended: Task) -> Task | None:
         """What an ended task has left undone and may be tried again; else it is recorded as failed."""
@@ -245,7 +248,7 @@ def _module_path() -> tuple[str, ...]:
     return tuple(place for place in sys.path if place)
 
 
-def _needs(asking: Sequence[Group | TrainSpec], threads: int | None) -> Needs:
+def _needs(asking: Sequence[TrainSpec], threads: int | None) -> Needs:
     """Of what runs one after the other; no threads: a whole node."""
     processes = max(one.processes for one in asking)
     wants_gpu = any(one.device == "auto" or one.device.startswith("cuda") for one in asking)

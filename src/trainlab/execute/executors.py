@@ -11,7 +11,7 @@ there, and whoever watches the run reads the events there. Those on clusters sta
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from multiprocessing import connection
 from pathlib import Path
@@ -88,9 +88,10 @@ def executor_for(
 
         cluster = RayCluster(detail) if name == "ray" else SlurmCluster(detail)
         return ClusterExecutor(cluster, trial_timeout_s)
-    return LocalExecutor(load, instruments, jobs, trial_timeout_s, on=name)
+    return LocalExecutor(load, instruments, jobs, trial_timeout_s, name)
 
 
+@dataclass(frozen=True)
 class LocalExecutor:
     """This machine. Every group runs in a fresh process, so that one that crashes fails alone and nothing
     that ran before can influence it; those that may, side by side, and as `local`, trials that an engine
@@ -98,23 +99,17 @@ class LocalExecutor:
     are to run side by side or one may not take too long; instruments given as objects cannot go elsewhere
     at all. As `inline`, all run in this process, where what ran before may influence a cost."""
 
-    def __init__(
-        self,
-        load: Loader,
-        instruments: Sequence[Instrument] = (),
-        jobs: AskedJobs = 1,
-        trial_timeout_s: float | None = None,
-        *,
-        on: str = "local",
-    ) -> None:
-        self._load, self._instruments, self._on = load, instruments, on
-        self._asked, self._trial_timeout_s = jobs, trial_timeout_s
-        self._folder = Path.cwd()
+    load: Loader
+    instruments: Sequence[Instrument] = ()
+    asked_jobs: AskedJobs = 1
+    trial_timeout_s: float | None = None
+    on: str = "local"
+    folder: Path = field(default_factory=Path.cwd)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        devices = preflight(study, self._load, each_device=each_device)
+        devices = preflight(study, self.load, each_device=each_device)
         if not self._learns_here(study.workload):
-            self._load.datasets.clear()
+            self.load.datasets.clear()
         return devices
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
@@ -126,46 +121,46 @@ class LocalExecutor:
             return "timed" if group.bench is not None else "alone" if group.is_alone else "shared"
 
         with closing(EventWriter(run)) as events:
-            environment = run.write_environment(capture(self._folder))
-            here = _Here(run, events, environment, self._load, self._instruments)
+            environment = run.write_environment(capture(self.folder))
+            here = _Here(run, events, environment, self.load, self.instruments)
             job = Job(
                 run=run.path.absolute(),
                 environment=environment,
-                folder=self._folder,
-                code=self._load.known_code(study.workload),
-                sent=self._load.sent,
+                folder=self.folder,
+                code=self.load.known_code(study.workload),
+                sent=self.load.sent,
             )
-            there = _Processes(run, events, job, self._trial_timeout_s)
-            for kind, some in groupby(packed(groups) if self._on == "local" else groups, kind_of):
+            there = _Processes(run, events, job, self.trial_timeout_s)
+            for kind, some in groupby(packed(groups) if self.on == "local" else groups, kind_of):
                 members = list(some)
                 if kind == "timed":
-                    place = here if self._on == "inline" else there
+                    place = here if self.on == "inline" else there
                     run_benches(run, study, members, place.run_bench, is_over)
-                elif self._on == "inline" or (kind == "shared" and learns_here):
+                elif self.on == "inline" or (kind == "shared" and learns_here):
                     here.run_in_turn(members, is_over)
                 else:
                     at_a_time = jobs if kind == "shared" else ONE_AT_A_TIME
                     there.run_side_by_side(members, at_a_time, is_over)
 
     def close(self) -> None:
-        if self._on != "inline":
+        if self.on != "inline":
             launch.close()
 
     def _learns_here(self, workload: str) -> bool:
-        if self._on == "inline" or self._instruments:
+        if self.on == "inline" or self.instruments:
             return True
-        is_asked = are_processes_asked(self._asked, self._on, self._trial_timeout_s)
+        is_asked = are_processes_asked(self.asked_jobs, self.on, self.trial_timeout_s)
         return workload.endswith(AS_OBJECT) and not is_asked
 
     def _jobs(self, run: RunFolder, groups: Sequence[Group]) -> Jobs:
         """How many groups run side by side: decided once, when a run begins with these groups."""
         record = run.study()
-        if self._asked == AUTO and (decided := record.side_by_side) is not None:
+        if self.asked_jobs == AUTO and (decided := record.side_by_side) is not None:
             # What is left of a run might be decided otherwise, and threads change rounding.
             return Jobs(min(decided.number, usable_vcpus()), decided.threads)
         study = record.to_study(str(run.study_file))
-        jobs = jobs_for(self._asked, study, groups, lambda group: is_cpu(group.device))
-        if self._asked == AUTO:
+        jobs = jobs_for(self.asked_jobs, study, groups, lambda group: is_cpu(group.settings.device))
+        if self.asked_jobs == AUTO:
             decided = JobsRecord(number=jobs.number, threads=jobs.threads)
             run.write_study(record.model_copy(update={"side_by_side": decided}))
         return jobs
@@ -266,7 +261,7 @@ class _Processes:
             self._job,
             trials=group.ids,
             token=new_token(),
-            threads=threads or group.threads,
+            threads=threads or group.settings.threads,
             limit_s=None if each_s is None else each_s * len(group.trials),
         )
         return WorkerProcess(group, job)
@@ -337,10 +332,11 @@ def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> G
     def has_room(group: Group) -> bool:
         if group.is_alone or any(other.is_alone for other in running):
             return not running
-        if running and sum(other.processes for other in running) + group.processes > jobs.number:
+        processes = sum(other.settings.processes for other in (*running, group))
+        if running and processes > jobs.number:
             return False
-        on_gpu = sum(not is_cpu(other.device) for other in running)
-        return is_cpu(group.device) or jobs.on_gpu > on_gpu
+        on_gpu = sum(not is_cpu(other.settings.device) for other in running)
+        return is_cpu(group.settings.device) or jobs.on_gpu > on_gpu
 
     return next(filter(has_room, waiting), None)
 

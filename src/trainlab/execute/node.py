@@ -14,7 +14,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from trainlab.errors import SpecError, TrainlabError
+from trainlab.errors import TrainlabError
 from trainlab.machine.processes import end_with_parent
 from trainlab.record.run_folder import RunFolder
 
@@ -54,11 +54,9 @@ def answer_preflight(text: str) -> str:
     asked = Preflight.model_validate_json(text)
     try:
         devices = preflight(asked.study, Loader(), each_device=asked.each_device)
-    except SpecError as error:
-        return json.dumps({"problems": error.problems})
+    except TrainlabError as error:
+        return json.dumps({"problems": str(error).split("\n")})
     except Exception as error:
-        if isinstance(error, TrainlabError):
-            return json.dumps({"problems": [str(error)]})
         if (failure := mistake_in(error)) is None:
             raise
         return json.dumps({"problems": [failure.mistake]})

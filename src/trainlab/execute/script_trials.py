@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, Literal
 
 import torch
@@ -33,65 +34,47 @@ def run_scripts(
         attempt.begin()
         with attempt:
             if attempt.trial.kind == "learn":
-                _run_whole(attempt, study, script, threads, events)
+                _run_learn(attempt, study, script, threads, events)
             else:
-                _profile(attempt, script)
+                process = ScriptProcess(script, attempt.trial, attempt.folder, "operators")
+                with closing(process):
+                    attempt.engine_facts.update(process.answer()["facts"])
+                    process.wait()
             attempt.progress.state = "done"
         attempt.end()
         attempt.pass_on_interrupt()
 
 
-def _run_whole(
+def _run_learn(
     attempt: Attempt, study: Study, script: ScriptSpec, threads: int | None, events: EventWriter
 ) -> None:
     meter, told = LoadMeter(), dict[str, Any]()
     raised: Interrupted | ScriptError | None = None
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "whole", threads, study)
-    try:
-        while "ended" not in (told := process.answer()):
-            events.write(progress_event(attempt.trial.id, told["metrics"]))
-        process.wait()
-    except Interrupted as interrupted:
-        told, raised = process.interrupt() or told, interrupted
-    except ScriptError as error:
-        told, raised = error.told, error
-    finally:
-        process.close()
+    process = ScriptProcess(script, attempt.trial, attempt.folder, "learn", threads, study)
+    with closing(process):
+        try:
+            while "ended" not in (told := process.answer()):
+                events.write(progress_event(attempt.trial.id, told["metrics"]))
+            process.wait()
+        except Interrupted as interrupted:
+            told, raised = process.interrupt() or told, interrupted
+        except ScriptError as error:
+            told, raised = error.told, error
     attempt.load = meter.read()
     if "facts" in told:  # however it ended, this was seen
-        is_cut = raised is not None or told["ended"] != "done"
-        _record_seen(attempt, told, script.processes, is_cut=is_cut)
+        attempt.engine_facts.update(told["facts"])
+        progress, folder = attempt.progress, attempt.folder
+        records = [folder.watched_by(rank) for rank in range(script.processes)]
+        watched = [one.read() for one in records if one.path.exists()]
+        progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
+        progress.total_s = watched[0].total_s
+        progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
+        attempt.notes += map(Note.model_validate, told["notes"])
+        if raised is None and told["ended"] == "done":  # else more might have been seen
+            attempt.notes += map(Note.model_validate, told["missing"])
+            attempt.notes += [*notes_of(watched[0]), *_straggler(watched)]
     if raised is not None:
         raise raised
-
-
-def _record_seen(
-    attempt: Attempt, told: Mapping[str, Any], num_processes: int, *, is_cut: bool
-) -> None:
-    """`told`: the last words of the script's process; `is_cut`: before its end, after which more might have
-    been seen."""
-    attempt.engine_facts.update(told["facts"])
-    folder, progress, watched = attempt.folder, attempt.progress, attempt.folder.watched.read()
-    progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
-    progress.total_s = watched.total_s
-    progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
-    attempt.notes += [Note.model_validate(one) for one in told["notes"]]
-    if is_cut:
-        return
-    attempt.notes += [Note.model_validate(one) for one in told["missing"]]
-    attempt.notes += notes_of(watched)
-    others = [folder.watched_by(rank) for rank in range(1, num_processes)]
-    attempt.notes += _straggler([watched, *(one.read() for one in others if one.path.exists())])
-
-
-def _profile(attempt: Attempt, script: ScriptSpec) -> None:
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "operators", None)
-    try:
-        told = process.answer()
-        process.wait()
-    finally:
-        process.close()
-    attempt.engine_facts.update(told["facts"])
 
 
 def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
@@ -144,7 +127,7 @@ class ScriptTimer:
 
     def __init__(self, attempt: Attempt, script: ScriptSpec) -> None:
         self._attempt = attempt
-        self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns", None)
+        self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns")
 
     def warm_up(self) -> Footprint:
         return Footprint(**self._process.answer()["footprint"])

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +28,14 @@ from trainlab.spec.base import field_problems
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import level_problems
 from trainlab.spec.script import (
+    BATCH_SIZE_OPTION,
+    SEED_OPTION,
     DiagnosisSpec,
     ScriptSpec,
-    batch_size_argument_of,
     change_parts,
+    first_option,
     misspelt_option,
     option_of,
-    seed_argument_of,
 )
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import BASE, cell_id, combinations, cost_margins, with_levels
@@ -67,7 +67,6 @@ def script_study(
     learn: bool = True,
     probes: Sequence[ProbeSpec] = (),
     tensorboard: bool = True,
-    name: str | None = None,
     many: bool = False,
 ) -> Study:
     """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
@@ -77,34 +76,31 @@ def script_study(
     if module:
         arguments = arguments[1:]
     if seed_argument is None:
-        seed_argument = seed_argument_of(source)
+        seed_argument = first_option(SEED_OPTION, source)
     elif seed_argument == NO_SEED:
         seed_argument = None
-    script = checked(
-        ScriptSpec,
-        {
-            "path": str(path.absolute()),
-            "module": module,
-            "arguments": tuple(arguments),
-            "folder": str(Path.cwd()),
-            "seed_argument": seed_argument,
-            "metrics": dict(metrics or {}),
-            "metric_files": dict(metric_files or {}),
-            "processes": processes,
-            "max_steps": max_steps,
-        },
-    )
+    own: dict[str, Any] = {
+        "path": str(path.absolute()),
+        "module": module,
+        "arguments": tuple(arguments),
+        "folder": str(Path.cwd()),
+        "seed_argument": seed_argument,
+        "metrics": dict(metrics or {}),
+        "metric_files": dict(metric_files or {}),
+        "processes": processes,
+        "max_steps": max_steps,
+    }
+    script = checked(ScriptSpec, own)
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
     cells = _cells(vary or {}, source, design, threads)
     _check_cost(cost, processes)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
+    # As a run folder can be called.
+    own_name = re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-")
     values: dict[str, Any] = {
-        # As a run folder can be called.
-        "name": name
-        or re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-")
-        or "script",
+        "name": own_name or "script",
         "workload": str(path),
         "settings": cells[0].settings,
         "cells": cells if len(cells) > 1 or cells[0].levels else (),
@@ -136,17 +132,13 @@ def _check_cost(cost: CostSpec | None, processes: int) -> None:
     """SpecError for what cannot be measured of a script: it is timed as it trains, with its own weights."""
     if cost is None:
         return
-    problems = []
-    if processes > 1:
-        rule = "but steps of several processes are not timed in turns"
-        problems.append(f"--nproc: got {processes}, {rule}; leave --profile out")
-    if cost.mode != "train":
-        rule = "but a script is timed as it trains"
-        problems.append(f"--mode: got {cost.mode}, {rule}; leave it out")
-    if cost.weights != "untrained":
-        rule = "but a script makes its own weights"
-        problems.append(f"--weights: got {cost.weights}, {rule}; leave it out")
-    if problems:
+    several = "but steps of several processes are not timed in turns; leave --profile out"
+    checks: list[tuple[str, object, object, str]] = [
+        ("--nproc", processes, 1, several),
+        ("--mode", cost.mode, "train", "but a script is timed as it trains; leave it out"),
+        ("--weights", cost.weights, "untrained", "but a script makes its own weights; leave it out"),
+    ]
+    if problems := [f"{o}: got {got}, {rule}" for o, got, usual, rule in checks if got != usual]:
         raise SpecError(problems)
 
 
@@ -188,15 +180,6 @@ MEMORY_SHARE = 0.25
 MIN_TURNS_S = 0.3
 
 
-@dataclass(frozen=True)
-class Diagnosed:
-    """The run, and what it shows; None where it was cut short."""
-
-    run: Run
-    record: DiagnosisRecord | None
-    was_interrupted: bool
-
-
 def diagnose(
     path: Path | str,
     arguments: Sequence[str] = (),
@@ -208,8 +191,9 @@ def diagnose(
     budget_s: float | None = None,
     out: Path | None = None,
     watcher: Watcher | None = None,
-) -> Diagnosed:
-    """What limits a training script, and the proof: a run whose folder holds diagnosis.json.
+) -> tuple[Run, DiagnosisRecord | None]:
+    """What limits a training script, and the proof: a run whose folder holds diagnosis.json, and what is in
+    it; None where it was cut short.
 
     `steps` are the updates that are watched; `tries` is what to try, as `data` or `threads=1`, in place of
     what promises most, of which `most` are tried, each in so many fresh `processes`. SpecError where the
@@ -221,7 +205,7 @@ def diagnose(
     outcome = drive(
         study, jobs=1, next_stage=stage.groups, out=out, budget_s=budget_s, watcher=watcher
     )
-    return Diagnosed(outcome.run, stage.written(outcome), outcome.was_interrupted)
+    return outcome.run, stage.written(outcome)
 
 
 def diagnosis_study(
@@ -314,7 +298,7 @@ def _watched(run: Run) -> WatchedRecord | None:
 def _cell(change: str, source: str) -> Cell:
     name, value = change_parts(change)
     settings: dict[str, object] = {"change": change}
-    option = batch_size_argument_of(source)
+    option = first_option(BATCH_SIZE_OPTION, source)
     if name == "batch_size":
         if option is None:
             rule = "the script's text shows no argument for it, as --batch-size"

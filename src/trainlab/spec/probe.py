@@ -23,6 +23,11 @@ REDUCERS = (
 )
 """Each is over all elements of all tensors of a period together."""
 
+_NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
+HISTOGRAM = (
+    rf"histogram\((?P<log>log,)?(?P<low>{_NUMBER}),(?P<high>{_NUMBER}),(?P<num>0*[1-9]\d*)\)"
+)
+
 SYNTAX = "SELECT:QUANTITY:REDUCER[@EVERY], as in relu:grad_input:sq_sum@epoch"
 
 
@@ -33,14 +38,6 @@ class Bins(Spec):
     low: float = 1e-12
     high: float = 1e4
     num: PositiveInt = 64
-
-    @model_validator(mode="after")
-    def _low_is_below_high(self) -> "Bins":
-        if self.low >= self.high:
-            raise ValueError(f"histogram: got low {self.low:g}, must be below high {self.high:g}")
-        if self.log and self.low <= 0:
-            raise ValueError(f"histogram: got low {self.low:g}, must be above 0 for log bins")
-        return self
 
     def edges(self) -> list[float]:
         """One more than there are bins; a value on an edge belongs to the bin above it."""
@@ -156,19 +153,16 @@ def bins_of(reducer: str) -> Bins:
     """The bins that `histogram`, `histogram(-3,3,60)` or `histogram(log,1e-9,1,45)` asks for."""
     if reducer in ("histogram", "histogram()"):
         return Bins()
-    match = re.fullmatch(r"histogram\((.*)\)", reducer)
-    words = [word.strip() for word in match[1].split(",")] if match else []
-    log = words[:1] == ["log"]
-    try:
-        low, high, num = words[1:] if log else words
-        return Bins(log=log, low=float(low), high=float(high), num=int(num))
-    except ValueError as error:
-        broken_rule = str(error).partition("Value error, ")[2].partition(" [type")[0]
-        raise ValueError(
-            broken_rule
-            or f"got {reducer!r}, must be histogram, histogram(LOW,HIGH,BINS) "
-            "or histogram(log,LOW,HIGH,BINS)"
-        ) from None
+    match = re.fullmatch(HISTOGRAM, reducer.replace(" ", ""))
+    if match is None:
+        forms = "histogram, histogram(LOW,HIGH,BINS) or histogram(log,LOW,HIGH,BINS)"
+        raise ValueError(f"got {reducer!r}, must be {forms}")
+    log, low, high = bool(match["log"]), float(match["low"]), float(match["high"])
+    if low >= high:
+        raise ValueError(f"histogram: got low {low:g}, must be below high {high:g}")
+    if log and low <= 0:
+        raise ValueError(f"histogram: got low {low:g}, must be above 0 for log bins")
+    return Bins(log=log, low=low, high=high, num=int(match["num"]))
 
 
 def _unknown(value: object, names: Sequence[str]) -> str:

@@ -147,18 +147,17 @@ def _text(level: Scalar) -> str:
 
 
 SEED_OPTION = re.compile(r"""["'](--(?:random[-_])?seed)["']""")
-
-
-def seed_argument_of(source: str) -> str | None:
-    """The option that takes the seed, as far as a script's text shows it."""
-    found = SEED_OPTION.search(source)
-    return None if found is None else found[1]
-
-
+BATCH_SIZE_OPTION = re.compile(r"""["'](--(?:train[-_])?(?:batch[-_]?size|bs|bsz))["']""")
 OPTION = re.compile(r"""["'](--[A-Za-z][\w-]*)["']""")
 MISSPELT = 0.85
 """How similar, from 0 to 1, the name of a factor and an option in a script's text are for the one to be
 taken for the other, misspelt: --lrf beside --lr may come from another file."""
+
+
+def first_option(wanted: re.Pattern[str], source: str) -> str | None:
+    """The option that takes the seed, or the batch size, as far as a script's text shows it."""
+    found = wanted.search(source)
+    return None if found is None else found[1]
 
 
 def options_in(source: str) -> list[str]:
@@ -179,15 +178,6 @@ def misspelt_option(name: str, source: str) -> str | None:
         return None
     near = get_close_matches(wanted, bare, n=1, cutoff=MISSPELT)
     return bare[near[0]] if near else None
-
-
-BATCH_SIZE_OPTION = re.compile(r"""["'](--(?:train[-_])?(?:batch[-_]?size|bs|bsz))["']""")
-
-
-def batch_size_argument_of(source: str) -> str | None:
-    """The option that takes the batch size, as far as a script's text shows it."""
-    found = BATCH_SIZE_OPTION.search(source)
-    return None if found is None else found[1]
 
 
 ChangeName = Literal[
