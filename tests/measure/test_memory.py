@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from training import MakeSetup
 from trainlab.errors import DeviceError
-from trainlab.measure.memory import Sighting, SizeChange, find_peak, measure_memory
+from trainlab.measure.memory import SizeChange, find_peak, measure_memory
 from trainlab.spec import CostSpec
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
@@ -135,10 +135,10 @@ def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
         ],
         phase_ends=[(15, "zero_grad"), (30, "loss"), (55, "backward"), (80, "optimizer")],
         sightings=[
-            Sighting("gradients", 0, {2: 10}),
-            Sighting("activations", 2, {3: 50}),
-            Sighting("parameters", 6, {1: 100}),
-            Sighting("gradients", 6, {3: 40}),
+            ("gradients", 0, {2: 10}),
+            ("activations", 2, {3: 50}),
+            ("parameters", 6, {1: 100}),
+            ("gradients", 6, {3: 40}),
         ],
     )
     assert (peak.num_bytes, peak.phase) == (170, "optimizer")
@@ -155,7 +155,7 @@ def test_gradients_of_the_step_before_are_gradients_at_a_peak_before_they_are_fr
             SizeChange(50, 3, -30),
         ],
         phase_ends=[(15, "data"), (30, "loss"), (60, "optimizer")],
-        sightings=[Sighting("gradients", 0, {2: 90}), Sighting("gradients", 4, {2: 90})],
+        sightings=[("gradients", 0, {2: 90}), ("gradients", 4, {2: 90})],
     )
     assert (peak.num_bytes, peak.phase, peak.alive) == (220, "data", {"gradients": 90})
 

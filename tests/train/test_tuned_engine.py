@@ -155,7 +155,7 @@ def test_every_variant_is_counted_with_its_flops() -> None:
     for name, variant in VARIANTS[nn.Conv2d].items():
         layer, x = nn.Conv2d(2, 3, 3), torch.randn(4, 2, 8, 8, requires_grad=True)
         counter = WorkCounter()
-        counter.begin()
+        counter.forward_begins()
         variant(layer, x).sum().backward()  # type: ignore[no-untyped-call]
         counter.end()
         once = 2 * 4 * 6 * 6 * layer.weight.numel()

@@ -82,7 +82,6 @@ class Patches:
         self._put.callback(restore)
 
     def close(self) -> None:
-        """All is as before."""
         self._put.close()
 
 
@@ -152,7 +151,6 @@ class CallWatch:
         self._switch_mode(on=True)
 
     def stop_watching(self) -> None:
-        """No call is seen any more."""
         self._switch_mode(on=False)
         self._is_watching = False
 
@@ -377,27 +375,18 @@ class Call:
         }
 
 
-class Observer:
-    """Sees a step's work begin and end, and in it each call's forward and backward pass; this one measures
-    nothing."""
-
-    def begin(self) -> None:
-        """The forward pass begins."""
-
-    def phase_ends(self, phase: Phase) -> None:
-        """Of the phases that the model computes in."""
-
-    def passes_go_on(self) -> None:
-        """A backward pass is over, and further passes may come."""
-
-    def end(self) -> None:
-        """The step is over, or broke off; perhaps before it began."""
+class Observer(Instrument):
+    """Sees a step's work, and in it each call's forward and backward pass; this one measures nothing. Of an
+    instrument's moments it gets those of model and loss."""
 
     def pass_begins(self, cost: PassCost) -> None:
         """The forward or the backward pass of a call."""
 
     def pass_ends(self, cost: PassCost) -> None:
         """That pass."""
+
+    def end(self) -> None:
+        """The step is over, or broke off; perhaps before it began."""
 
 
 class CallRecorder(Instrument):
@@ -435,7 +424,7 @@ class CallRecorder(Instrument):
             self.passes_go_on()
             return
         self._phase = "forward"
-        self._observer.begin()
+        self._observer.forward_begins()
         self._watch.start_watching()
 
     def phase_ends(self, phase: Phase) -> None:

@@ -59,8 +59,7 @@ class ProgressEvents(Instrument):
         self._written_s = -math.inf
 
     def trial_begins(self, view: TrialView) -> None:
-        self._trial, self._num_steps = view.trial, view.num_steps
-        self._num_epochs = view.num_epochs
+        self._view = view
 
     def point_logged(self, point: Point) -> None:
         if time.monotonic() - self._written_s >= PAUSE_S:
@@ -73,10 +72,10 @@ class ProgressEvents(Instrument):
     def _event(self, kind: Literal["progress", "epoch"], point: Point) -> Event:
         return Event(
             kind=kind,
-            trials=(self._trial.id,),
-            share=point.step / self._num_steps,
+            trials=(self._view.trial.id,),
+            share=point.step / self._view.num_steps,
             epoch=point.epoch,
-            num_epochs=self._num_epochs,
+            num_epochs=self._view.num_epochs,
             metrics=finite_metrics(point),
             time_s=point.times_s["time_s"],
         )

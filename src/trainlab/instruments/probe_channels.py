@@ -79,7 +79,6 @@ class Channel:
 
     @property
     def at(self) -> Place:
-        """Where it is."""
         return self.spec, self.layer, self.call
 
     @property
@@ -104,7 +103,6 @@ class Channel:
             self.why_not = why
 
     def reset(self) -> None:
-        """The next period begins."""
         self.reduction.reset()
         self.in_period = self.num_elements = 0
 
@@ -237,7 +235,6 @@ class Channels:
         self._by_spec[spec] = {key: channel for key, channel in known.items() if key[0] != layer}
 
     def of(self, spec: ProbeSpec) -> list[Channel]:
-        """Those of a probe that came up so far."""
         return list(self._by_spec[spec].values())
 
     def all(self) -> list[Channel]:
@@ -249,7 +246,6 @@ class Channels:
         return [*(channel.proof() for channel in self.all()), *self._earlier.values()]
 
     def seen(self, tensor: Tensor) -> Seen:
-        """A tensor of a call, as it lies in memory."""
         if not self._is_vectorised:
             return Seen(tensor)
         lane_dim = _functorch.maybe_get_bdim(tensor)

@@ -1,4 +1,4 @@
-"""Where probes read: calls of chosen layers, forward and backward, and parameters.
+"""Where probes read: calls of chosen layers, forward and backward, and parameters, by name, glob or type.
 
 Gradients are read at the nodes of the autograd graph that the layer made. Nothing is added to the
 graph, so neither the losses nor in-place layers are disturbed.
@@ -6,6 +6,8 @@ graph, so neither the losses nor in-place layers are disturbed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal
 
@@ -23,12 +25,6 @@ from trainlab.instruments.calls import (
     types_of,
 )
 from trainlab.instruments.probe_channels import Channel, Channels, Seen
-from trainlab.instruments.probe_targets import (
-    Selector,
-    main_tensor,
-    no_match,
-    parameters_reached,
-)
 from trainlab.record.schema import Note, note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.callbacks import ParameterIds, ProgramView
@@ -46,6 +42,82 @@ WhySilent = Literal[
 ]
 """Why a probe does not fire; the sentences are `silent_…` in `trainlab.words`."""
 NEVER_ARRIVED: WhySilent = "never_arrived"
+
+
+MOST_NAMES = 40
+"""Of layers in an error line; with a command that lists them all, `MOST_WITH_LIST`."""
+MOST_WITH_LIST = 12
+
+
+class Selector:
+    """One selector: a name or glob, perhaps with the number of a call, or a type."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.is_type = text, text.startswith("type=")
+        name, _, number = text.rpartition("/")
+        self._number = int(number) if name and number.isdigit() and not self.is_type else None
+        self.pattern = text.removeprefix("type=") if self._number is None else name
+        """What names or types are held against."""
+        self.is_glob = any(sign in self.pattern for sign in "*?[")
+        """Whether it may reach several names; `*` crosses dots."""
+
+    def reaches(self, name: str, types: Sequence[str], number: int | None = None) -> bool:
+        """Whether it reaches a call of that name and type; without a number, any call of it."""
+        if self.is_type:
+            return any(fnmatchcase(kind, self.pattern) for kind in types)
+        if self._number is not None and number is not None and self._number != number:
+            return False
+        return fnmatchcase(name, self.pattern) if self.is_glob else name == self.pattern
+
+
+def parameters_reached(
+    model: nn.Module, spec: ProbeSpec, **listed: bool
+) -> dict[str, nn.Parameter]:
+    """Parameters by name, each once, in the order of the model; SpecError for a selector that reaches none.
+
+    A selector that reaches a layer reaches every parameter in it.
+    """
+    named = list(model.named_parameters(remove_duplicate=False))
+    modules = [(name, module) for name, module in model.named_modules() if name]
+    reached: set[int] = set()
+    for selector in map(Selector, spec.select):
+        found = {id(one) for name, one in named if selector.reaches(name, ("parameter",))}
+        for name, module in modules:
+            if selector.reaches(name, types_of(module)):
+                found |= {id(one) for one in module.parameters()}
+        if not found:
+            names = [name for name, _ in (*model.named_parameters(), *modules)]
+            types = [types_of(module)[0] for module in model.modules()]
+            raise no_match(str(spec), selector, names, types, "parameter", **listed)
+        reached |= found
+    return {name: one for name, one in model.named_parameters() if id(one) in reached}
+
+
+def no_match(
+    probe: str,
+    selector: Selector,
+    names: Iterable[str],
+    types: Iterable[str],
+    what: str,
+    *,
+    is_listed: bool = False,
+) -> SpecError:
+    """The error of a selector that reaches no layer, or no parameter, with the nearest that would, and what
+    there is; where `trainlab probes` lists that, with the command."""
+    known = list(dict.fromkeys(types if selector.is_type else names))
+    near = [name for name in known if name.endswith(f".{selector.pattern}")][:3]
+    near = near or get_close_matches(selector.pattern, known, n=3, cutoff=0.5)
+    if selector.is_type:
+        near, known = [f"type={name}" for name in near], [f"type={name}" for name in known]
+    most = MOST_WITH_LIST if is_listed else MOST_NAMES
+    listed = ", ".join(known[:most]) + (", …" if len(known) > most else "")
+    hints = [f"did you mean {' or '.join(near)}?"] if near else []
+    if not (near and is_listed):
+        hints.append(f"there are {listed or 'none'}")
+    if is_listed:
+        hints.append("see `trainlab probes WORKLOAD`")
+    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
+    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
 
 
 class ProbedCalls:
@@ -68,8 +140,6 @@ class ProbedCalls:
         self._names: dict[str, tuple[str, ...]] = {}
         """Every call that was seen, with its types: for hints in error messages."""
         self._gathering: list[_Gathered] = []
-        self._several: set[Channel] = set()
-        """Of layers that give several tensors: the model may use another than the first."""
         self._constants = constants_of(model)
         if program is not None:
             self._constants = frozenset(id(tensor) for tensor in program.constants)
@@ -82,7 +152,6 @@ class ProbedCalls:
         self.watch = CallWatch(model, self._call_begins, sees_functions=not only_modules)
 
     def install(self) -> None:
-        """Before the steps."""
         if self._selectors:
             self.watch.install()
 
@@ -104,8 +173,8 @@ class ProbedCalls:
         """Of an update with several passes, the gradients of some calls come with a later one."""
         self._gathering = [one for one in self._gathering if not one.finish()]
 
-    def _reaching(self, call: WatchedCall) -> list[ProbeSpec]:
-        """The probes that reach calls of that name and type, whichever call of it this is."""
+    def _channels_of(self, call: WatchedCall) -> list[Channel] | None:
+        """The channels of a call; None where no probe reaches any of its name and type."""
         key = call.name, call.types
         if key not in self._wanted:
             self._names[call.name] = call.types
@@ -114,16 +183,17 @@ class ProbedCalls:
                 for spec, selectors in self._selectors.items()
                 if any(selector.reaches(*key) for selector in selectors)
             ]
-        return self._wanted[key]
+        if not self._wanted[key]:
+            return None
+        return [
+            self._channels.at(spec, call.name, call.number, call.types, call.kind)
+            for spec in self._wanted[key]
+            if any(selector.reaches(*key, call.number) for selector in self._selectors[spec])
+        ]
 
     def _call_begins(self, call: WatchedCall, arguments: Any) -> EndListener | None:
-        if not (specs := self._reaching(call)):
+        if (channels := self._channels_of(call)) is None:
             return None
-        channels = [
-            self._channels.at(spec, call.name, call.number, call.types, call.kind)
-            for spec in specs
-            if any(s.reaches(call.name, call.types, call.number) for s in self._selectors[spec])
-        ]
         if not channels:  # counts in the numbering but is not probed itself
             return lambda returned: any(True for _ in tensors_in(returned))
         with torch._C.DisableTorchFunction():  # what a probe computes is no call of the model
@@ -142,18 +212,31 @@ class ProbedCalls:
                 self._forget(call)
                 return False
             with torch._C.DisableTorchFunction():
-                result = self._main(made)
-                for channel in channels:
-                    if channel.spec.quantity == "grad_input":
-                        self._watch_input(channel, made, given, source, since)
-                    elif channel.spec.quantity == "grad_output":
-                        self._watch_output(channel, result)
-                        self._several |= {channel} if len(made) > 1 else set()
-                    elif channel.spec.quantity != "pre_activation":
-                        self._take(channel, result)
+                self._read_result(channels, made, given, source, since)
             return True
 
         return ends
+
+    def _read_result(
+        self,
+        channels: Iterable[Channel],
+        made: Sequence[Tensor],
+        given: Seen | None,
+        source: tuple[Any, int] | None,
+        since: int,
+    ) -> None:
+        """Of a call that took `given` and made these. `source`: where the gradient of what it took goes;
+        `since`: the number of the call's first node."""
+        result = self._main(made)
+        for channel in channels:
+            if channel.spec.quantity == "grad_input":
+                self._watch_input(channel, made, given, source, since)
+            elif channel.spec.quantity == "grad_output":
+                if len(made) > 1:
+                    channel.explain("other_output")  # until a gradient arrives
+                self._watch_output(channel, result)
+            elif channel.spec.quantity != "pre_activation":
+                self._take(channel, result)
 
     def check(self, *, is_first_step: bool = False, last_chance: bool = False) -> bool:
         """After a step: whether every selector has been seen to work; SpecError for one that cannot. After
@@ -171,9 +254,9 @@ class ProbedCalls:
             if not channels and (is_first_step or last_chance):
                 self._check_name(spec, selector, was_never_called=last_chance)
             why = next((channel.why_not for channel in channels if channel.why_not), None)
+            if why == "other_output":
+                continue  # no mistake of who asked: it is noted
             if channels and (why is not None or last_chance):
-                if why is None and self._several.issuperset(channels):
-                    continue  # no mistake of who asked: it is noted
                 why_text = Words("en")(f"silent_{why or NEVER_ARRIVED}")
                 problem = f"never fired at {channels[0].name}: {why_text}"
                 raise SpecError([f"probe {spec}: {problem}"])
@@ -199,18 +282,24 @@ class ProbedCalls:
         notes = []
         for channel in (one for spec in self._selectors for one in self._channels.of(spec)):
             if not channel.fired:
-                other = "other_output" if channel in self._several else NEVER_ARRIVED
-                probe, why = str(channel.spec), channel.why_not or other
+                probe, why = str(channel.spec), channel.why_not or NEVER_ARRIVED
                 notes.append(note("probe_silent", probe=probe, layer=channel.name, why=why))
         return notes
 
     def _main(
         self, tensors: Iterable[Tensor], constants: frozenset[int] = frozenset()
     ) -> Seen | None:
-        """The tensor that a call is about."""
-        seen = [self._channels.seen(tensor) for tensor in tensors]
-        main = main_tensor((one.tensor for one in seen), constants)
-        return next((one for one in seen if one.tensor is main), None)
+        """The tensor that a call is about: the first of plain floating point, one that is no parameter or
+        buffer if there is such a one."""
+        usable = [
+            seen
+            for seen in map(self._channels.seen, tensors)
+            if seen.tensor.is_floating_point()
+            and not seen.tensor.is_nested
+            and seen.tensor.layout == torch.strided
+        ]
+        moving = [seen for seen in usable if id(seen.tensor) not in constants]
+        return next(iter(moving or usable), None)
 
     def _forget(self, call: WatchedCall) -> None:
         """A call that makes no tensor (`size`, say) is none in the layer record, and none here."""
@@ -240,7 +329,6 @@ class ProbedCalls:
         source: tuple[Any, int] | None,
         since: int,
     ) -> None:
-        """`source`: where the input's gradient goes; `since`: the number of the call's first node."""
         made = [self._channels.seen(tensor).tensor for tensor in made]
         if given is None or source is None or not any(tensor.requires_grad for tensor in made):
             channel.explain("no_gradient_in" if source is None else "no_gradient_out")
@@ -338,7 +426,6 @@ class ProbedParameters:
         """Of the step, those whose gradients were not read: how often each had been changed before it."""
 
     def step_begins(self) -> None:
-        """No gradient of the step has been read."""
         self._versions = {id(one): one._version for _, one in self._of("grad")}
 
     def gradients_ready(
@@ -364,7 +451,6 @@ class ProbedParameters:
         ]
 
     def update_ends(self) -> None:
-        """The parameters have been updated."""
         for channel, parameter, before in self._before:
             self._take(channel, before.neg_().add_(parameter.detach()))
         self._before = []

@@ -66,7 +66,6 @@ class ProbeSet:
 
     @property
     def is_between_periods(self) -> bool:
-        """Whether nothing is being reduced."""
         return not self._closed and not any(self._num_steps.values())
 
     def count_steps(self, num_steps: int) -> None:
@@ -136,7 +135,6 @@ class ProbeSet:
                 channel.reset()
 
     def _read(self) -> None:
-        """Moves over what has closed, of all trials at once."""
         closed, self._closed = self._closed, []
         move_to_host(closed)
         for period in closed:
@@ -276,7 +274,6 @@ class Probes(ProgramInstrument):
 
     @property
     def probes(self) -> ProbeSet:
-        """Once the trial has begun."""
         assert self._probes is not None
         return self._probes
 
@@ -343,7 +340,6 @@ class Probes(ProgramInstrument):
             self._lines.close()
 
     def write_values(self) -> None:
-        """Writes what has been reduced so far."""
         assert self._lines is not None
         for record in self.probes.records_of(self._lane):
             self._lines.write(record.line())

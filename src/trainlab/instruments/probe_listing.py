@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.instruments.calls import types_of
 from trainlab.instruments.probe_channels import Channels, Kind, slope_name
-from trainlab.instruments.probe_hooks import ProbedCalls
-from trainlab.instruments.probe_targets import Selector, no_match, parameters_reached
+from trainlab.instruments.probe_hooks import ProbedCalls, Selector, no_match, parameters_reached
 from trainlab.spec.probe import ProbeSpec, probe_of
 from trainlab.train.callbacks import Moments
 from trainlab.train.seeds import seeded

@@ -51,7 +51,6 @@ class Reduction(ABC):
         return self.tensors[0].clone()
 
     def reset(self) -> None:
-        """Starts a period."""
         for tensor in self.tensors:
             tensor.fill_(self.start)
 

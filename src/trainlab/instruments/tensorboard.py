@@ -84,20 +84,17 @@ class TensorBoard(Instrument):
 
     def point_logged(self, point: Point) -> None:
         # Apart from the epoch's own: their last points fall on the same place.
-        metrics = {f"step/{metric_tag(name)}": value for name, value in point.metrics.items()}
-        self._write_scalars(metrics, point)
+        self._write_scalars({f"step/{metric_tag(n)}": v for n, v in point.metrics.items()}, point)
 
     def epoch_ends(self, point: Point) -> None:
         metrics = {metric_tag(name): value for name, value in point.metrics.items()}
-        times_s = {f"time/{name}": value for name, value in point.times_s.items()}
-        self._write_scalars({**metrics, **times_s}, point)
+        self._write_scalars(metrics | {f"time/{n}": v for n, v in point.times_s.items()}, point)
 
     def flush(self) -> None:
         with writing(self._path):
             self._writer.flush()
 
     def probe_logged(self, record: ProbeRecord) -> None:
-        """Writes a probe's value or histogram."""
         with writing(self._path):
             write_probe(self._writer, record, self._view.samples_by(record.step))
 
@@ -142,12 +139,15 @@ class TensorBoard(Instrument):
         metrics = {metric_tag(name): value for name, value in progress.final.items() if "/" in name}
         if not metrics:
             return
-        # What the trial was asked to do.
+        values = {n: v for n, v in self._hyper_parameters().items() if v is not None}
+        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
+        for summary in hparams(values, metrics):
+            self._writer._get_file_writer().add_summary(summary)
+
+    def _hyper_parameters(self) -> dict[str, Any]:
+        """What the trial was asked to do."""
         trial, settings = self._view.trial, self._view.trial.settings
         values: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
         values |= settings.optimizer_options | settings.model | trial.levels
         values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
-        values["device"] = str(self._view.device)
-        # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
-        for summary in hparams({n: v for n, v in values.items() if v is not None}, metrics):
-            self._writer._get_file_writer().add_summary(summary)
+        return values | {"device": str(self._view.device)}

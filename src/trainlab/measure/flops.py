@@ -208,7 +208,7 @@ class WorkCounter(TorchDispatchMode, Observer):
         """Memory that the step made and has not saved; parameters and the batch were there before."""
         self._counting, self._saving = ExitStack(), ExitStack()
 
-    def begin(self) -> None:
+    def forward_begins(self) -> None:
         self._saving.enter_context(saved_tensors_hooks(self._save, lambda tensor: tensor))
         self._counting.enter_context(self)
 

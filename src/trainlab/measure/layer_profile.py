@@ -37,7 +37,7 @@ class CallTimer(Observer):
         self._ended: list[PassCost | Phase | None] = []
         """What ended at each mark: a call's forward or backward pass, a phase, or work between calls."""
 
-    def begin(self) -> None:
+    def forward_begins(self) -> None:
         self._mark(None)
 
     def phase_ends(self, phase: Phase) -> None:

@@ -42,14 +42,9 @@ class SizeChange(NamedTuple):
     num_bytes: int
 
 
-class Sighting(NamedTuple):
-    """The blocks of one kind at one moment of a step. Of a kind seen twice, the second is its fullest:
-    gradients before and after a step."""
-
-    kind: str
-    num_changes: int
-    """Changes of the step made before that moment."""
-    blocks: Blocks
+Sighting = tuple[str, int, Blocks]
+"""A kind of memory, the changes of a step made before one moment, and the kind's blocks then. Of a kind
+seen twice, the second is its fullest: gradients before and after a step."""
 
 
 class Peak(NamedTuple):
@@ -77,11 +72,11 @@ def find_peak(
             live[change.address] = new
     index = totals.index(max(totals))
     at_peak, alive = alive_after(before, changes[:index]), dict[str, Blocks]()
-    for seen in sightings:
-        then = alive_after(before, changes[: seen.num_changes])
+    for kind, num_changes, blocks in sightings:
+        then = alive_after(before, changes[:num_changes])
         # An address may come to hold one block after another.
-        still = {a: n for a, n in seen.blocks.items() if a in at_peak and at_peak[a] == then.get(a)}
-        alive[seen.kind] = alive.get(seen.kind, {}) | still
+        still = {a: n for a, n in blocks.items() if a in at_peak and at_peak[a] == then.get(a)}
+        alive[kind] = alive.get(kind, {}) | still
     at_ns = changes[index - 1].at_ns if index else 0
     return Peak(
         num_bytes=totals[index],
@@ -129,18 +124,13 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
         batches = next(steps.endless), next(steps.endless)
         peak, sightings = _profiled_step(setup, watched, batches, watcher, data)
     peak_bytes = peak.num_bytes if allocator_bytes is None else allocator_bytes - sum(data.values())
-    full = {seen.kind: sum(seen.blocks.values()) for seen in sightings}
+    full = {f"{kind.removesuffix('s')}_bytes": sum(b.values()) for kind, _, b in sightings}
     return MemoryRecord(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
         source="profiler" if allocator_bytes is None else "allocator",
         peak_bytes=peak_bytes,
-        parameter_bytes=full["parameters"],
-        buffer_bytes=full["buffers"],
-        gradient_bytes=full["gradients"],
-        optimizer_bytes=full["optimizer"],
-        input_bytes=full["input"],
-        activation_bytes=full["activations"],
+        **full,
         other_bytes=peak_bytes - sum(peak.alive.values()),
         peak_phase=peak.phase,
         at_peak=dict(peak.alive),
@@ -204,10 +194,10 @@ def _profiled_step(
     made_in_step = kept.keys() - lasting.keys() - own_batch.keys()
     saved = {a: n for a, n in all_saved.items() if a in made_in_step}
     sightings = [
-        *(Sighting(kind, 0, blocks) for kind, blocks in standing.items()),
-        Sighting("input", until_loss, own_batch),
-        Sighting("activations", until_loss, saved),
-        *(Sighting(kind, len(changes), blocks) for kind, blocks in _standing(setup).items()),
+        *((kind, 0, blocks) for kind, blocks in standing.items()),
+        ("input", until_loss, own_batch),
+        ("activations", until_loss, saved),
+        *((kind, len(changes), blocks) for kind, blocks in _standing(setup).items()),
     ]
     return find_peak(before, changes, phase_ends, sightings), sightings
 
@@ -240,12 +230,9 @@ def _blocks(tensors: Iterable[Tensor], device: torch.device) -> Blocks:
 def _nodes(profiler: profile) -> list[Any]:
     """The profiler's events as it keeps them: only here do memory events have an address."""
     results: Any = profiler.profiler
-    pending = list(results.kineto_results.experimental_event_tree())
-    nodes = []
-    while pending:
-        node = pending.pop()
-        nodes.append(node)
-        pending += node.children
+    nodes = list(results.kineto_results.experimental_event_tree())
+    for node in nodes:  # which grows meanwhile
+        nodes += node.children
     return nodes
 
 

@@ -40,31 +40,36 @@ from trainlab.train.setup import Setup
 MAPS = Path("/proc/self/maps")
 
 
-class ColdWatch(Instrument):
-    """Times the phases of single steps, waiting for the device after each: exact, but slow."""
+class PhaseMarks(Instrument):
+    """Calls `mark` where a phase ends."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._phases_ms: dict[str, float] = {}
-        self._since = 0
+    def __init__(self, mark: Callable[[str], None]) -> None:
+        self._mark = mark
 
     def phase_ends(self, phase: Phase) -> None:
         self._mark(phase)
 
+
+class ColdWatch:
+    """Times the phases of single steps, waiting for the device after each: exact, but slow."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
     def observe(self, work: Callable[[], object]) -> ColdStep:
-        """Runs one step, which must tell its phases to this instrument."""
+        """Runs one step, whose phases must be marked here."""
         before = _counts(self._device)
-        self._phases_ms = {}
+        self._phases_ms: dict[str, float] = {}
         synchronize(self._device)
         self._since = time.perf_counter_ns()
         work()
-        self._mark("other")
+        self.mark("other")
         after = _counts(self._device)
         gone = {name: count - before[name] for name, count in after.items()}
         not_here = dict.fromkeys(("libraries_loaded", "device_allocations"))
         return ColdStep.model_validate({"phases_ms": self._phases_ms, **not_here, **gone})
 
-    def _mark(self, phase: str) -> None:
+    def mark(self, phase: str) -> None:
         synchronize(self._device)
         now = time.perf_counter_ns()
         self._phases_ms[phase] = self._phases_ms.get(phase, 0.0) + (now - self._since) / 1e6
@@ -92,14 +97,6 @@ LAST_STEPS = 3
 Stopped = Literal["tight", "budget"]
 
 
-class PhaseMarks(Instrument):
-    def __init__(self, watch: Stopwatch) -> None:
-        self._mark = watch.mark
-
-    def phase_ends(self, phase: Phase) -> None:
-        self._mark(phase)
-
-
 class StepTimer:
     """The steps of one trial, timed in turns that others may come between."""
 
@@ -108,8 +105,8 @@ class StepTimer:
         self._watch, self._cold = Stopwatch(setup.device), ColdWatch(setup.device)
         self._steps = Steps(setup, spec.mode)
         if self._steps.shows_phases:
-            self._marked = self._steps.watched_by([PhaseMarks(self._watch)])
-            self._observed = self._steps.watched_by([self._cold])
+            self._marked = self._steps.watched_by([PhaseMarks(self._watch.mark)])
+            self._observed = self._steps.watched_by([PhaseMarks(self._cold.mark)])
         self._load_before = os.getloadavg()[0]
         self._warmup_ms: list[float] = []
         self._first: list[ColdStep] = []
