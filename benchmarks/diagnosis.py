@@ -49,12 +49,12 @@ def main() -> int:
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             start_s = time.monotonic()
-            found = diagnose(
+            _, found = diagnose(
                 args.scripts / f"{name}.py",
                 most=args.most,
                 processes=args.processes,
                 out=Path(folder) / "run",
-            ).record
+            )
             took_s = time.monotonic() - start_s
         assert found is not None
         print(f"| {name} | {FAULTS.get(name, 'none')} | {line(found)} | {took_s:.0f} |", flush=True)

@@ -1,6 +1,5 @@
 """A training loop as a user writes it, for tests that watch one."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +55,6 @@ def state_of_torch() -> list[Any]:
     """All that hooks could change."""
     return [
         dict(modules._global_forward_pre_hooks),
-        [one for one in warnings.filters if "global hooks" in str(one[1])],
         dict(optimizers._global_optimizer_pre_hooks),
         dict(optimizers._global_optimizer_post_hooks),
         *(torch.autograd.backward, torch.autograd.grad, torch.amp.GradScaler.scale),

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.interventions import Search
 from trainlab.watching.script_child import run_script
-from trainlab.watching.statements import Search
 from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_run import watched_record
 from watched_runs import own_main
@@ -59,8 +59,7 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
             run_script(ScriptSpec(path=str(script)), ())
     finally:
         tracer.close()
-        search.close()
-    record = search.added_to(watched_record(tracer, ()))
+    record = watched_record(tracer, ()).model_copy(update=search.close())
     pure = [row.text for row in record.statements if set(row.samples) == {"other"}]
     return pure, [(row.name, row.tensor_bytes) for row in record.growing], record.samples
 

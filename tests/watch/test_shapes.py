@@ -49,7 +49,7 @@ def watch(shape: str, epochs: int, place: Path) -> Watched:
     folder = TrialFolder(place / "trial")
     folder.path.mkdir()
     start_s = time.monotonic()
-    process = ScriptProcess(script, trial, folder, "whole", 1)
+    process = ScriptProcess(script, trial, folder, "learn", 1)
     try:
         while "ended" not in (told := process.answer()):
             pass

@@ -595,6 +595,6 @@ def test_what_torch_compiles_depends_on_nothing_of_ours(with_backward: bool) -> 
         nums.append(compiled.frame_count)
     tracer.close()
     assert nums[0] > 0
-    # But for a function of ours that torch meets on its way, when steps are first counted.
-    assert nums[1] <= nums[0] + with_backward
+    # But for functions of ours that torch meets on its way, when steps are first counted.
+    assert nums[1] <= nums[0] + 3 * with_backward
     assert nums[1:] == [nums[1]] * 5

@@ -26,6 +26,9 @@ from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
 from trainlab.spec.script import options_in
 
+AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
+AS_COLUMN = "NAME=FILE:COLUMN, as 'accuracy=log.csv:val_acc'"
+
 
 class WatchVerb(Studying):
     r"""A training script as it is, measured; its own arguments can be varied.
@@ -82,8 +85,8 @@ class WatchVerb(Studying):
             vary=varied_of(self.vary, as_written=True),
             design=self.design or "grid",
             seeds=tuple(range(1, (self.seeds or 1) + 1)),
-            metrics=metrics_of(self.metric),
-            metric_files=metrics_of(self.metric_file, "--metric-file", "accuracy=log.csv:val_acc"),
+            metrics=_metrics(self.metric, "--metric", AS_PATTERN),
+            metric_files=_metrics(self.metric_file, "--metric-file", AS_COLUMN),
             seed_argument=self.seed_argument,
             threads=self.threads,
             max_steps=self.steps,
@@ -103,19 +106,13 @@ class WatchVerb(Studying):
         self.show(outcome)
 
 
-def metrics_of(
-    texts: Sequence[str],
-    option: str = "--metric",
-    example: str = "accuracy=Accuracy: ([0-9.]+)",
-) -> dict[str, str]:
+def _metrics(texts: Sequence[str], option: str, rule: str) -> dict[str, str]:
     """Metrics and where each is found, as they were typed."""
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, place = text.partition("=")
-        if not equals or not name.strip() or not place:
-            is_pattern = option == "--metric"
-            rule = "must be NAME=PATTERN" if is_pattern else "must be NAME=FILE:COLUMN"
-            raise SpecError([f"{option}: got {text!r}, {rule}, as '{example}'"])
+        name, _, place = text.partition("=")
+        if not name.strip() or not place:
+            raise SpecError([f"{option}: got {text!r}, must be {rule}"])
         found[name.strip()] = place
     return found
 
@@ -150,10 +147,9 @@ class DiagnoseVerb(Quietable):
     """Print the answer as Markdown."""
 
     def __call__(self) -> None:
-        words = self.words
         _tell_shared_options(self)
         with output_for_programs(self.as_json or self.quiet or self.markdown):
-            found = diagnose(
+            run, record = diagnose(
                 self.script,
                 self.arguments,
                 steps=self.steps,
@@ -164,13 +160,13 @@ class DiagnoseVerb(Quietable):
                 out=self.out,
                 watcher=self.watcher(),
             )
-        if self.markdown and found.record is not None:
+        if self.markdown and record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
             from trainlab.report.markdown import markdown_of
 
-            sys.stdout.write(markdown_of(diagnosis_document(found.record, words)))
+            sys.stdout.write(markdown_of(diagnosis_document(record, self.words)))
         else:
-            self.show_diagnosis(found.run, is_cut_short=found.record is None)
+            self.show_diagnosis(run, is_cut_short=record is None)
 
 
 def _tell_shared_options(verb: WatchVerb | DiagnoseVerb) -> None:

@@ -136,7 +136,12 @@ def _check_cost(cost: CostSpec | None, processes: int) -> None:
     checks: list[tuple[str, object, object, str]] = [
         ("--nproc", processes, 1, several),
         ("--mode", cost.mode, "train", "but a script is timed as it trains; leave it out"),
-        ("--weights", cost.weights, "untrained", "but a script makes its own weights; leave it out"),
+        (
+            "--weights",
+            cost.weights,
+            "untrained",
+            "but a script makes its own weights; leave it out",
+        ),
     ]
     if problems := [f"{o}: got {got}, {rule}" for o, got, usual, rule in checks if got != usual]:
         raise SpecError(problems)

@@ -4,10 +4,10 @@ longer than a call."""
 import os
 import threading
 import warnings
-from collections import OrderedDict
-from contextlib import ExitStack, suppress
-from functools import wraps
-from typing import Any, ClassVar, cast
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial, wraps
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -19,6 +19,7 @@ from torch.optim.optimizer import (
 )
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.hooks import RemovableHandle
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
@@ -30,8 +31,6 @@ OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader, which may be gone before it is."""
 LIGHT, COUNTS, WHOLE = range(3)
 """How much is told: batches and updates; backward passes, too; all calls."""
-OURS = -1
-"""The key of our hook among a module's own: torch counts from 0."""
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
@@ -45,25 +44,22 @@ class Hooks:
         """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
         Hooks.installed = self
-        self._listener, self._thread = listener, threading.get_ident()
+        self._listener, self._timeline, self._thread = listener, timeline, threading.get_ident()
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
-        self._running: OrderedDict[int, Any] | None = None
-        """The outermost module's own hooks, while it runs, and where it has raised."""
+        self._running: RemovableHandle | None = None
+        """Of the outermost module's own hook, while it runs, and where it has raised."""
         self._is_in_backward = False
         self._patches, self._installed = Patches(), ExitStack()
         self._installed.callback(self._patches.close)
         self._see_models()
         self._see_optimizers()
-        self._see_backward()
-        self._see_gradients()
+        self._see_passes()
         self._see_data()
-        for owner in (Optimizer, nn.Module):
-            self._see_call(owner, "zero_grad", timeline, ZERO_GRAD, OTHER)
         if torch.cuda.is_available():
             for name in ("to", "cuda"):
-                self._see_call(torch.Tensor, name, timeline, TRANSFER, PREPARE)
+                self._wrap(torch.Tensor, name, WHOLE, self._transfer_begins, PREPARE)
 
     @classmethod
     def check_none(cls) -> None:
@@ -94,9 +90,49 @@ class Hooks:
     def model_ends(self) -> None:
         """The call of the outermost module has ended, or it raised and the script goes on."""
         if self._running is not None:
-            self._running.pop(OURS, None)
+            self._running.remove()
             self._running = None
         self.see(self.level)
+
+    def _wrap(
+        self,
+        owner: Any,
+        name: str,
+        level: int,
+        begins: Callable[..., object],
+        then: int | None = None,
+        ends: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Puts in the place of a function of torch's one that tells of its calls, from a level on. `begins`
+        is given the arguments, and gives False for a call that is part of another; the timeline's part
+        after it is `then`, or `ends` tells of its end."""
+        original, thread, get_ident = getattr(owner, name), self._thread, threading.get_ident
+        if then is not None:
+            ends = partial(self._timeline.end, then)
+
+        @wraps(original)
+        def watched(*arguments: Any, **options: Any) -> Any:
+            if _is_compiling() or self.level < level or get_ident() != thread:
+                return original(*arguments, **options)
+            if begins(*arguments, **options) is False:
+                return original(*arguments, **options)
+            try:
+                return original(*arguments, **options)
+            finally:
+                ends()
+
+        self._patches.put(owner, name, watched)
+
+    def _zero_grad_begins(self, *arguments: Any, **options: Any) -> None:
+        self._timeline.begin(ZERO_GRAD)
+
+    def _transfer_begins(
+        self, tensor: torch.Tensor, *arguments: Any, **options: Any
+    ) -> bool | None:
+        if tensor.is_cuda:
+            return False  # it is on a GPU already, and not brought there
+        self._timeline.begin(TRANSFER)
+        return None
 
     def _see_models(self) -> None:
         """A global hook sees every module called; it is taken out while the outermost runs, so that the
@@ -110,11 +146,9 @@ class Hooks:
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
             hooks.pop(key, None)
-            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
-            self._running = own = cast("OrderedDict[int, Any]", module._forward_hooks)
             listener.forward_begins(module, arguments)  # in which a copy of the model may be made
-            own[OURS] = after
-            own.move_to_end(OURS, last=False)  # before hooks that were made meanwhile
+            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
+            self._running = module.register_forward_hook(after, prepend=True)
 
         def after(module: nn.Module, arguments: object, output: object) -> None:
             self.model_ends()
@@ -126,51 +160,11 @@ class Hooks:
         self._installed.callback(handle.remove)
         # Ours is not there when a compiled model is called, and the script prints what it would.
         warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
-        filters, ours = cast("list[Any]", warnings.filters), warnings.filters[0]
-
-        def remove_filter() -> None:
-            with suppress(ValueError):  # the script may have set its own
-                filters.remove(ours)
-
-        self._installed.callback(remove_filter)
-        evaluate, test_begins = nn.Module.eval, listener.test_begins
-
-        @wraps(evaluate)
-        def watched_eval(module: nn.Module) -> nn.Module:
-            if not _is_compiling() and self.level and get_ident() == thread:
-                test_begins()
-            return evaluate(module)
-
-        self._patches.put(nn.Module, "eval", watched_eval)
-
-    def _see_call(self, owner: Any, name: str, timeline: Timeline, part: int, then: int) -> None:
-        """A method of torch's, where all is seen; what is on a GPU already is not brought there."""
-        original, is_transfer = getattr(owner, name), part == TRANSFER
-        thread, get_ident = self._thread, threading.get_ident
-
-        @wraps(original)
-        def watched(one: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < WHOLE or get_ident() != thread:
-                return original(one, *arguments, **options)
-            if is_transfer and one.is_cuda:
-                return original(one, *arguments, **options)
-            timeline.begin(part)
-            try:
-                return original(one, *arguments, **options)
-            finally:
-                timeline.end(then)
-
-        self._patches.put(owner, name, watched)
+        self._wrap(nn.Module, "eval", COUNTS, lambda module: listener.test_begins())
 
     def _see_optimizers(self) -> None:
-        make, listener, updating = Optimizer.__init__, self._listener, self.updating
+        listener, updating = self._listener, self.updating
         thread, get_ident = self._thread, threading.get_ident
-
-        @wraps(make)
-        def watched_make(optimizer: Optimizer, *arguments: Any, **options: Any) -> None:
-            make(optimizer, *arguments, **options)
-            if get_ident() == thread:
-                listener.has_optimizer = True
 
         def before(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling() or get_ident() != thread:
@@ -190,47 +184,32 @@ class Hooks:
             if key not in updating:
                 listener.update_ends(optimizer)
 
-        self._patches.put(Optimizer, "__init__", watched_make)
+        made = partial(setattr, listener, "has_optimizer", True)
+        self._wrap(Optimizer, "__init__", LIGHT, lambda *_, **options: None, ends=made)
         self._installed.callback(register_optimizer_step_pre_hook(before).remove)
         self._installed.callback(register_optimizer_step_post_hook(after).remove)
+        for owner in (Optimizer, nn.Module):
+            self._wrap(owner, "zero_grad", WHOLE, self._zero_grad_begins, OTHER)
 
-    def _see_backward(self) -> None:
-        begins, ends = self._listener.backward_begins, self._listener.backward_ends
-        thread, get_ident = self._thread, threading.get_ident
-        run = torch.autograd.backward
+    def _see_passes(self) -> None:
+        listener, scale = self._listener, torch.amp.GradScaler.scale
 
-        @wraps(run)
-        def watched(tensors: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or not self.level or get_ident() != thread:
-                return run(tensors, *arguments, **options)
+        def backward_begins(tensors: Any, *arguments: Any, **options: Any) -> bool | None:
             # Made by another one, as reentrant checkpoints do: part of that.
             if self._is_in_backward:
-                return run(tensors, *arguments, **options)
-            begins(tensors)
+                return False
+            listener.backward_begins(tensors)
             self._is_in_backward = True
-            try:
-                return run(tensors, *arguments, **options)
-            finally:
-                self._is_in_backward = False
-                ends()
+            return None
 
-        self._patches.put(torch.autograd, "backward", watched)
+        def backward_ends() -> None:
+            self._is_in_backward = False
+            listener.backward_ends()
 
-    def _see_gradients(self) -> None:
-        listener, thread, get_ident = self._listener, self._thread, threading.get_ident
-        gradients, scale = torch.autograd.grad, torch.amp.GradScaler.scale
-
-        @wraps(gradients)
-        def watched(outputs: Any, *arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or not self.level or get_ident() != thread:
-                return gradients(outputs, *arguments, **options)
-            # It stands for `backward` where no optimizer makes the updates.
+        def gradients_begin(outputs: Any, *arguments: Any, **options: Any) -> None:
+            # They stand for `backward` where no optimizer makes the updates.
             is_update = not listener.has_optimizer and not options.get("create_graph")
             listener.backward_begins(outputs if is_update else None)
-            try:
-                return gradients(outputs, *arguments, **options)
-            finally:
-                listener.backward_ends()
 
         @wraps(scale)
         def watched_scale(scaler: Any, outputs: Any) -> Any:
@@ -238,7 +217,9 @@ class Hooks:
             listener.log.losses.note_scaled(result, outputs)
             return result
 
-        self._patches.put(torch.autograd, "grad", watched)
+        autograd = torch.autograd
+        self._wrap(autograd, "backward", COUNTS, backward_begins, ends=backward_ends)
+        self._wrap(autograd, "grad", COUNTS, gradients_begin, ends=listener.backward_ends)
         self._patches.put(torch.amp.GradScaler, "scale", watched_scale)
 
     def _see_data(self) -> None:

@@ -6,13 +6,16 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, TextIO
 
+from trainlab.instruments.calls import Patches
+
 Tell = Callable[[str, float], None]
-_listening: list[Tell] = []
+listening: list[Tell] = []
+"""Who is told every value that the script logs."""
 
 WRITERS = (
     ("torch.utils.tensorboard.writer", "SummaryWriter"),
@@ -43,19 +46,9 @@ LONGEST_LINE = 10_000
 def log(**metrics: float) -> None:
     """Tells whoever watches the values of metrics, as `trainlab.log(accuracy=0.98)`; does nothing where
     nobody does, so that a script can keep it."""
-    for hear in _listening:
+    for hear in listening:
         for name, value in metrics.items():
             hear(name, float(value))
-
-
-def listen(hear: Tell) -> None:
-    """From now on `hear` is told every value."""
-    _listening.append(hear)
-
-
-def stop_listening(hear: Tell) -> None:
-    """`hear` is told nothing more."""
-    _listening.remove(hear)
 
 
 def metric_of(tag: str) -> str | None:
@@ -77,7 +70,7 @@ class OwnScalars:
 
     def __init__(self, tell: Tell, ours: Path) -> None:
         self._tell, self._ours = tell, str(ours)
-        self._patched, self._left = ExitStack(), list(WRITERS)
+        self._patches, self._left = Patches(), list(WRITERS)
 
     def look(self) -> None:
         """Sees those whose modules have been loaded meanwhile."""
@@ -89,7 +82,7 @@ class OwnScalars:
 
     def close(self) -> None:
         """Nothing is heard any more."""
-        self._patched.close()
+        self._patches.close()
 
     def _hear(self, writer: Any, method: str) -> None:
         original, scalars = vars(writer)[method], METHODS[method]
@@ -104,8 +97,7 @@ class OwnScalars:
                             self._tell(name, float(value))
             return result
 
-        setattr(writer, method, heard)
-        self._patched.callback(setattr, writer, method, original)
+        self._patches.put(writer, method, heard)
 
 
 class CsvColumns:
@@ -157,16 +149,15 @@ class Searched(io.TextIOBase):
 
     def write(self, text: str) -> int:
         self._stream.write(text)
+        self.search(text)
+        return len(text)
+
+    def search(self, text: str = "\n") -> None:
+        """At the end the last line may have none."""
         *lines, last = re.split(r"[\n\r]", self._line + text)
         self._line = last[-LONGEST_LINE:]
         for line in lines:
             self._search(line)
-        return len(text)
-
-    def finish(self) -> None:
-        """The last line may have no end."""
-        self._search(self._line)
-        self._line = ""
 
     def _search(self, line: str) -> None:
         for name, pattern in self._patterns.items():
@@ -193,7 +184,7 @@ def search_output(patterns: Mapping[str, str], found: Tell) -> Callable[[], None
 
     def end() -> None:
         for one in searched:
-            one.finish()
+            one.search()
         sys.stdout, sys.stderr = streams
 
     return end

@@ -34,8 +34,7 @@ from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import Turns, WholeTurns, profiled_window
-from trainlab.watching.script_process import END, Order
-from trainlab.watching.statements import Search
+from trainlab.watching.script_process import END, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -63,7 +62,7 @@ def main() -> int:
     interrupts.heed()
     seed_all(order.trial.seed)
     try:
-        ended = (_run_whole if order.mode == "whole" else _measure)(order, answers)
+        ended = (_run_learn if order.mode == "learn" else _measure)(order, answers)
     except (ChangeError, TrainlabError, OSError) as error:
         # Ours: what was asked for cannot be changed, or records cannot be written any more.
         answers.send(**(ended := _failed(type(error).__name__, str(error).partition("\n")[0])))
@@ -92,7 +91,7 @@ class Answers:
                 self._stream.flush()
 
 
-def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
+def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
     """The script from its start to its end, with the records of a learn trial."""
     folder, script = TrialFolder(Path(order.trial_folder)), order.script
     training = WatchedTraining(
@@ -105,13 +104,10 @@ def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
         start_ns=_start_ns(),
         rank=rank(),
     )
-    search = Search(order.path, training.tracer) if script.is_searched else None
     limit_s = math.inf
 
     def step_ended(step: int) -> None:
         nonlocal limit_s
-        if search is not None:
-            search.step_ended(step)
         if step == FIRST_STEPS and script.max_s:
             limit_s = time.monotonic() + script.max_s
         is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
@@ -121,13 +117,7 @@ def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
     def record(ended: Mapping[str, Any]) -> None:
         # The script's last word; what follows are our records.
         interrupts.ignore()
-        answers.send(step=training.tracer.num_steps, metrics={}, is_recording=True)
-        if search is not None:
-            search.close()
         training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
-        if search is not None:
-            watched = folder.watched_by(rank())
-            watched.write(search.added_to(watched.read()))
         came = training.progress
         answers.send(
             **ended,
@@ -141,11 +131,10 @@ def _run_whole(order: Order, answers: Answers) -> dict[str, Any]:
 
     training.on_step, own = step_ended, os.getpid()
     # Of a script that leaves by `os._exit` nothing runs any more, but what was seen is recorded.
-    with leaving_by(lambda code: record(_left(code))):
+    with leaving_by(lambda code: record(_left(order, code))):
         ended = _ended(order)
-    if (
-        os.getpid() == own
-    ):  # no process that the script forked, and that comes to its end as the script does
+    # Not in a process that the script forked, and that comes to its end as the script does.
+    if os.getpid() == own:
         record(ended)
     return ended
 
@@ -220,31 +209,28 @@ def _run_until(
 
 def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
     """Runs the script: how it ended."""
+    failure, exit_code = None, None
     try:
         run_script(order.script, order.arguments, code)
-        ended = _left(0)
     except EndOfWatch:
-        return _left(0)
+        return {"ended": "done"}
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
     except SystemExit as end:
-        ended = _left(end.code)
-        if isinstance(end.code, str):
-            sys.stderr.write(f"{end.code}\n")
+        exit_code = end.code
+        if isinstance(exit_code, str):
+            sys.stderr.write(f"{exit_code}\n")
     except BaseException as error:  # noqa: BLE001  the script may raise anything
         interrupts.ignore()
         _show(error)
         failure = raised_by(error, "script", order.path)
-        ended = {"ended": "failed", "failure": failure.model_dump()}
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
         for thread in threading.enumerate():
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
-    if "printed" in ended:  # what is put off until the end of Python may add to it
-        ended["printed"] = os.fstat(1).st_size
-    return ended
+    return _left(order, exit_code) if failure is None else _failed_by(failure)
 
 
 def _show(error: BaseException) -> None:
@@ -299,18 +285,22 @@ def leaving_by(leave: Callable[[int], None]) -> Iterator[None]:
         os._exit = really_leave
 
 
-def _left(code: object) -> dict[str, Any]:
+def _left(order: Order, code: object) -> dict[str, Any]:
     """How a script ended that has left with an exit code; a text stands for 1, as in Python."""
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
-    ended = _failed(SCRIPT_EXIT, f"the script ended with exit code {number}")
-    return ended | {"printed": os.fstat(1).st_size}
+    told = f"the script ended with exit code {number}"
+    output = TrialFolder(Path(order.trial_folder)).output_file
+    return _failed_by(failure_without_error(SCRIPT_EXIT, told, output))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
     """By no line of the script's."""
-    failure = Failure(kind=kind, message=message, traceback="")
+    return _failed_by(Failure(kind=kind, message=message, traceback=""))
+
+
+def _failed_by(failure: Failure) -> dict[str, Any]:
     return {"ended": "failed", "failure": failure.model_dump()}
 
 

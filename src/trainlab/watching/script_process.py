@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,19 +23,21 @@ from trainlab.errors import SpecError
 from trainlab.machine.processes import end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.trial_record import SCRIPT_EXIT, Failure
+from trainlab.record.trial_record import Failure
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
+
+Mode = Literal["learn", "turns", "operators"]
+"""The script from its start to its end with its curve; steps in turns; or a profiled window of steps."""
 
 
 class Order(Spec):
     """A script to run, and what to do with it."""
 
     module: ClassVar[str] = "trainlab.watching.script_child"
-    mode: Literal["whole", "turns", "operators"]
-    """The whole script with its curve, steps in turns, or a profiled window."""
+    mode: Mode
     script: ScriptSpec
     trial: Trial
     trial_folder: str
@@ -71,7 +73,7 @@ PATIENCE_S = 3.0
 INTERRUPTED_S = 10.0
 """How long one that was interrupted may take to save what it wants to save."""
 RECORDED_S = 20.0
-"""How long we may then take for our records."""
+"""How long it, and we for our records, may then still take."""
 LAST_S = 60.0
 """How long one may take for what comes after its last line."""
 TAIL_BYTES = 4000
@@ -100,14 +102,14 @@ class ScriptProcess:
         script: ScriptSpec,
         trial: Trial,
         folder: TrialFolder,
-        mode: Literal["whole", "turns", "operators"],
-        threads: int | None,
+        mode: Mode,
+        threads: int | None = None,
         study: Study | None = None,
     ) -> None:
-        """`study`: what else a trial of the whole script is to write."""
+        """`study`: what else a learn trial is to write."""
         self._folder, self._origin = folder, Path(script.folder)
-        self._keeps_files = mode == "whole"
-        self._is_cut_short = mode != "whole" or bool(script.max_steps or script.max_s)
+        self._keeps_files = mode == "learn"
+        self._is_cut_short = mode != "learn" or bool(script.max_steps or script.max_s)
         self._is_alone = is_alone = script.processes == 1
         folder.answers_pipe.unlink(missing_ok=True)
         os.mkfifo(folder.answers_pipe)
@@ -149,7 +151,7 @@ class ScriptProcess:
         self._last_words: dict[str, Any] | None = None
 
     def answers(self, until_s: float = math.inf) -> Iterator[dict[str, Any]]:
-        """What it says, until it has ended, or it is so late on the monotonic clock."""
+        """What it says, until its process has ended, or it is so late on the monotonic clock."""
         while True:
             while b"\n" not in self._received:
                 is_over = self._process.poll() is not None or time.monotonic() > until_s
@@ -169,32 +171,26 @@ class ScriptProcess:
         if found is None:
             raise ScriptError(self._death())
         if found.get("ended") == "failed":
-            failure = self.failure(found)
             self.wait()
-            raise ScriptError(failure, found)
+            raise ScriptError(Failure.model_validate(found["failure"]), found)
         return found
 
     def interrupt(self) -> dict[str, Any] | None:
-        """Ctrl-C for the script and all that it has started: its last words; None where it has none, or
-        does not heed it."""
-        if self._last_words is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGINT)
-            told = self._until("is_recording", INTERRUPTED_S)
-            if told is None and self._is_alone:  # it goes on all the same
-                with suppress(ProcessLookupError):
-                    self._process.send_signal(END)
-                told = self._until("is_recording", PATIENCE_S)
-            if told is not None and "ended" not in told:
-                self._until("ended", RECORDED_S)
+        """Ctrl-C for the script and all that it has started: its last words; None where it has none."""
+        self._signal(os.killpg, signal.SIGINT, INTERRUPTED_S)
+        # It goes on all the same, or writes its records: then it does not heed this.
+        self._signal(os.kill, END if self._is_alone else 0, RECORDED_S)
         if self._last_words is not None:
             self.wait(INTERRUPTED_S)
         return self._last_words
 
-    def _until(self, word: str, seconds: float) -> dict[str, Any] | None:
-        """What it says with this word in it, or at its end; None where it does not, for so long."""
-        told = self.answers(time.monotonic() + seconds)
-        return next((one for one in told if word in one or "ended" in one), None)
+    def _signal(self, send: Callable[[int, int], None], number: int, seconds: float) -> None:
+        """Sends a signal, if it has not said its last words, and waits for them, for so long."""
+        if self._last_words is None:
+            with suppress(ProcessLookupError):
+                send(self._process.pid, number)
+            told = self.answers(time.monotonic() + seconds)
+            next((one for one in told if "ended" in one), None)
 
     def tell(self, command: str) -> None:
         """A process that has died is noticed by its answer."""
@@ -227,40 +223,26 @@ class ScriptProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(PATIENCE_S if self._is_cut_short else most_s)
 
-    def failure(self, told: dict[str, Any]) -> Failure:
-        """How it failed, by its last words."""
-        failure = Failure.model_validate(told["failure"])
-        if failure.kind != SCRIPT_EXIT:
-            return failure
-        # It says itself why it leaves, and nothing else does.
-        tail = self._tail(told["printed"] or None)
-        message = _with_last_line(failure.message, tail)
-        return failure.model_copy(update={"message": message, "traceback": tail})
-
     def _death(self) -> Failure:
-        code, tail = self._process.wait(), self._tail()
+        code = self._process.wait()
         told = f"the script's process was ended with code {code}"
         if code < 0:
             told = f"the script's process was ended by {signal_name(-code)}"
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
-        else:
-            told = _with_last_line(told, tail)
-        return Failure(kind=DEATH, message=told, traceback=tail)
-
-    def _tail(self, end: int | None = None) -> str:
-        """The end of what was printed, up to so many bytes."""
-        with suppress(OSError), self._folder.output_file.open("rb") as stream:
-            last = stream.seek(0, os.SEEK_END) if end is None else end
-            stream.seek(max(0, last - TAIL_BYTES))
-            return stream.read(min(last, TAIL_BYTES)).decode(errors="replace")
-        return ""
+        return failure_without_error(DEATH, told, self._folder.output_file)
 
 
-def _with_last_line(message: str, printed: str) -> str:
-    """What happened, and the last thing that the script printed, which may say why."""
-    lines = [line for line in re.split(r"[\n\r]", printed) if line.strip()]
-    return f"{message}, and printed last: {lines[-1].strip()}" if lines else message
+def failure_without_error(kind: str, message: str, output: Path) -> Failure:
+    """Of a script that ended, and only what it printed last may say why."""
+    printed = ""
+    with suppress(OSError), output.open("rb") as stream:
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
+        printed = stream.read().decode(errors="replace")
+    lines = [line.strip() for line in re.split(r"[\n\r]", printed) if line.strip()]
+    if lines:
+        message += f", and printed last: {lines[-1]}"
+    return Failure(kind=kind, message=message, traceback=printed)
 
 
 def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
@@ -303,7 +285,7 @@ def make_workplace(place: Path, origin: Path) -> Path:
 
 def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes: int) -> None:
     """Folders nearer by first, and small files: what there is no room for any more are links."""
-    left, seen = deque([(source, target)]), set[Path]()
+    left = deque([(source, target)])
     device = source.stat().st_dev if source.is_dir() else None
     while left:
         folder, made = left.popleft()
@@ -311,13 +293,11 @@ def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes
             with os.scandir(folder) as found:
                 entries = sorted(found, key=lambda entry: (_size(entry), entry.name))
         except OSError:  # not ours to list: the script may not need it
-            entries = None
-        is_small = entries is not None and len(entries) <= min(MOST_IN_FOLDER, num_entries)
-        # A folder that was seen before is a link, which may lead round in circles.
-        if entries is None or (made != target and (not is_small or folder.resolve() in seen)):
             _link(folder, made)
             continue
-        seen.add(folder.resolve())
+        if made != target and len(entries) > min(MOST_IN_FOLDER, num_entries):
+            _link(folder, made)
+            continue
         num_entries -= len(entries)
         made.mkdir(exist_ok=True)
         for entry in entries[:MOST_ENTRIES]:
@@ -327,8 +307,9 @@ def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes
                 continue
             is_plain = not entry.name.startswith(".") and entry.name not in LINKED
             has_room = num_entries > 0 and size <= min(MOST_FILE_BYTES, num_bytes)
+            is_folder = entry.is_dir(follow_symlinks=False)  # a link may lead round in circles
             try:
-                if is_plain and entry.is_dir() and entry.stat().st_dev == device:
+                if is_plain and is_folder and entry.stat().st_dev == device:
                     left.append((own, path))
                 elif is_plain and entry.is_file() and has_room:
                     shutil.copy2(own, path)

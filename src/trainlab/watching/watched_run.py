@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import accumulate, groupby, islice, pairwise, takewhile
+from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from trainlab.train.callbacks import Point, Progress
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.hooks import COUNTS, WHOLE, Hooks
+from trainlab.watching.interventions import Search
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
 from trainlab.watching.step_log import LOSS_NAME
 from trainlab.watching.timeline import EVALUATION, PARTS, parts_ms
@@ -78,9 +80,10 @@ class WatchedTraining:
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
+        self._search = Search(Path(script.path), self.tracer) if script.is_searched else None
         self._has_one_look = not (script.is_searched or probes or script.columns)
         self.tracer.is_sampled = self._has_one_look
-        told.listen(self._curve.metric)
+        told.listening.append(self._curve.metric)
         self._not_found = {
             name: note("metric_not_printed", name=name, pattern=pattern)
             for name, pattern in script.metrics.items()
@@ -121,15 +124,16 @@ class WatchedTraining:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script; `is_cut`: it did not come to its end."""
         self.tracer.close()
+        found = {} if self._search is None else self._search.close()
         self._look()
         self._scalars.close()
-        told.stop_listening(self._curve.metric)
+        told.listening.remove(self._curve.metric)
         self._end_search()
         self._model.close()
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
         record = watched_record(self.tracer, arguments, self._rank)
-        self._folder.watched_by(self._rank).write(record)
+        self._folder.watched_by(self._rank).write(record.model_copy(update=found))
 
     def _printed(self, name: str, value: float) -> None:
         self._not_found.pop(name, None)
@@ -151,6 +155,8 @@ class WatchedTraining:
         if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
             self._told_s = now_s
             self._on_progress(step, self._curve.last)
+        if self._search is not None:
+            self._search.step_ended(step)
         if self.on_step is not None:
             self.on_step(step)
 
@@ -398,7 +404,7 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
         for weight in model.parameters():
             weight.zero_()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1) if has_optimizer else None
-    dataset = TensorDataset(torch.zeros(4 * (ROUNDS + 1) * STEPS, 4, dtype=torch.float32))
+    dataset = TensorDataset(torch.zeros((3 * ROUNDS + 1) * STEPS, 4, dtype=torch.float32))
     batches = iter(DataLoader(dataset, generator=torch.Generator()))
     tracer = Tracer()
     timeline = tracer.timeline
@@ -413,36 +419,38 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
             times_ns.append(perf_counter_ns())
         return [(end - start) / 1e3 for start, end in pairwise(times_ns)]
 
-    def added_us(*, is_counted: bool) -> float:
-        """To each call of a step. By the median step, not turn: beside other ranks on few cores most turns
-        are interrupted, and few steps."""
-        watched_us: list[float] = []
-        bare_us: list[float] = []
-        before = timeline.num_calls + timeline.num_marks
-        for _ in range(ROUNDS):
-            tracer.see(COUNTS if is_counted else WHOLE)
-            watched_us += steps_us()
+    steps_us()
+    tracer.hooks.close()
+    timeline.num_calls = timeline.num_marks = 0
+    bare_us: list[float] = []
+    levels = (WHOLE, COUNTS) if has_optimizer else (WHOLE,)
+    watched_us: dict[int, list[float]] = {level: [] for level in levels}
+    for _ in range(ROUNDS):
+        bare_us += steps_us()
+        for level, took_us in watched_us.items():
+            tracer.hooks = Hooks(tracer, timeline)
+            tracer.see(level)
+            took_us += steps_us()
             tracer.see(WHOLE, is_amid_step=True)
             tracer.hooks.close()
-            bare_us += steps_us()
-            tracer.hooks = Hooks(tracer, timeline)
-        number = (timeline.num_calls + timeline.num_marks - before) / ROUNDS / STEPS
-        added = statistics.median(watched_us) - statistics.median(bare_us)
-        return max(0.0, added / number) if number else 0.0
 
-    steps_us()
-    call_us = added_us(is_counted=False)
-    mark_us = added_us(is_counted=True) if has_optimizer else 0.0
-    tracer.close()
-    return call_us, mark_us
+    def added_us(level: int, number: int) -> float:
+        """To each call. By the median step, not turn: beside other ranks on few cores most turns are
+        interrupted, and few steps."""
+        if not number:
+            return 0.0
+        added = statistics.median(watched_us[level]) - statistics.median(bare_us)
+        return max(0.0, added * ROUNDS * STEPS / number)
+
+    return added_us(WHOLE, timeline.num_calls), added_us(COUNTS, timeline.num_marks)
 
 
 def facts_of(tracer: Tracer) -> dict[str, Any]:
     """What a script's settings were seen to be so far, by the names that reports and comparisons use."""
     log = tracer.log
-    facts: dict[str, Any] = {"device": tracer.device, "threads": torch.get_num_threads()}
     size, samples = log.batch_size, samples_per_update(tracer)
     batches = round(samples / size) if size and samples else 1
+    facts: dict[str, Any] = {"device": tracer.device, "threads": torch.get_num_threads()}
     facts |= {"batch_size": size, "accumulate": batches if batches > 1 else None}
     if log.optimizers:
         lrs = (one.lr for one in log.optimizers if one.lr is not None)
