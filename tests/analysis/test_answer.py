@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from analysed import EN, accuracy, ends, evidence, of_kind
+
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.answer import Answer, answer, busy_s
 from trainlab.analysis.evidence import gather
@@ -20,23 +22,26 @@ from trainlab.words import Words
 
 
 def answer_of(folder: RunFolder, lang: str = "en") -> Answer:
-    evidence = gather(folder)
-    return answer(evidence, findings(evidence), Words(lang))
+    run = gather(folder)
+    return answer(run, findings(run), Words(lang))
 
 
 def answered(path: Path, study: Study, **records: Any) -> Answer:
-    return answer_of(Fabricated(**records).write(path / "run", study))
+    return answer_of(evidence(path, study, **records).folder)
 
 
 def texts(found: Answer) -> list[str]:
     return [sentence.text for sentence in found.sentences]
 
 
-def accuracies(**by_level: float) -> Callable[[Trial], dict[str, float]]:
+def accuracies(**by_level: float) -> dict[str, Any]:
     """The accuracy of a cell by the text after its `=`, plus a little of its seed's own."""
-    return lambda trial: {
-        "test/accuracy": by_level[f"l{trial.cell.partition('=')[2]}"] + 0.001 * (trial.seed % 3)
-    }
+    return accuracy(lambda t: by_level[f"l{t.cell.partition('=')[2]}"] + 0.001 * (t.seed % 3))
+
+
+def steps_ms(by_batch: Callable[[int], float]) -> dict[str, Any]:
+    """The time of a step by the batch size, a little more in later processes."""
+    return {"step_ms": lambda t, process: by_batch(t.settings.batch_size) * (1 + 0.001 * process)}
 
 
 BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/accuracy": 0.01})
@@ -45,8 +50,7 @@ BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/
 def test_the_best_setting_is_named_with_its_value_in_short_sentences_without_symbols(
     tmp_path: Path,
 ) -> None:
-    final = accuracies(l1=0.80, l16=0.95, l64=0.90)
-    found = answered(tmp_path, BY_BATCH, final=final)
+    found = answered(tmp_path, BY_BATCH, **accuracies(l1=0.80, l16=0.95, l64=0.90))
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     assert not found.open_points
     for told in (found, answer_of(RunFolder(tmp_path / "run"), "zh")):
@@ -57,19 +61,13 @@ def test_the_best_setting_is_named_with_its_value_in_short_sentences_without_sym
 
 def test_a_trend_that_no_two_settings_show_is_told_with_what_they_do_not(tmp_path: Path) -> None:
     study = made_study(vary={"batch_size": (1, 4, 16, 64)}, seeds=3)
-    noise = {
-        1: (0.0, 0.02, -0.02),
-        4: (0.02, -0.02, 0.0),
-        16: (-0.02, 0.0, 0.02),
-        64: (0.02, 0.0, -0.02),
-    }
+    noise = {1: (0, 2, -2), 4: (2, -2, 0), 16: (-2, 0, 2), 64: (2, 0, -2)}
 
-    def final(trial: Trial) -> dict[str, float]:
+    def level(trial: Trial) -> float:
         size = trial.settings.batch_size
-        level = 0.9 - 0.01 * size.bit_length()
-        return {"test/accuracy": level + noise[size][trial.seed - 1]}
+        return 0.9 - 0.01 * size.bit_length() + 0.01 * noise[size][trial.seed - 1]
 
-    found = answered(tmp_path, study, final=final)
+    found = answered(tmp_path, study, **accuracy(level))
     assert texts(found)[0] == (
         "Test accuracy is 89.0% at best (batch 1) and changes with batch_size, but 3 seeds cannot tell any "
         "two settings apart."
@@ -77,32 +75,29 @@ def test_a_trend_that_no_two_settings_show_is_told_with_what_they_do_not(tmp_pat
 
 
 def test_equal_settings_are_said_to_be_the_same_within_the_margin(tmp_path: Path) -> None:
-    found = answered(tmp_path, BY_BATCH, final=accuracies(l1=0.80, l16=0.95, l64=0.95))
+    found = answered(tmp_path, BY_BATCH, **accuracies(l1=0.80, l16=0.95, l64=0.95))
     assert texts(found) == [
         "Batch 16 and batch 64 give the best test accuracy, 95.1%, exactly the same in every seed."
     ]
-    jitter = {16: 0.0, 64: 0.0015}
+    levels = {1: 0.80, 16: 0.95, 64: 0.9515}
 
-    def final(trial: Trial) -> dict[str, float]:
-        own = 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
-        base = 0.80 if trial.settings.batch_size == 1 else 0.95
-        return {"test/accuracy": base + own + jitter.get(trial.settings.batch_size, 0.0)}
+    def level(trial: Trial) -> float:
+        size = trial.settings.batch_size
+        return levels[size] + 0.001 * ((trial.seed * (size + 7)) % 3)
 
-    found = answered(tmp_path / "b", BY_BATCH, final=final)
+    found = answered(tmp_path / "b", BY_BATCH, **accuracy(level))
     assert texts(found) == [
         "Batch 64 and batch 16 give the best test accuracy, 95.3%, and the same within 1.0 points."
     ]
 
 
 def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Path) -> None:
-    noise = [0.01, -0.012, 0.004]
-
-    def final(trial: Trial) -> dict[str, float]:
-        own = noise[trial.seed % 3] * (1 if trial.settings.batch_size == 1 else -1)
-        return {"test/accuracy": 0.9 + own + 0.004 * (trial.settings.batch_size == 1)}
+    def level(trial: Trial) -> float:
+        own = (0.01, -0.012, 0.004)[trial.seed % 3]
+        return 0.904 + own if trial.settings.batch_size == 1 else 0.9 - own
 
     study = made_study(vary={"batch_size": (1, 16)}, seeds=3)
-    found = answered(tmp_path, study, final=final)
+    found = answered(tmp_path, study, **accuracy(level))
     assert texts(found) == [
         "Test accuracy is 90.5% at best (batch 1), but 3 seeds cannot tell the settings apart."
     ]
@@ -116,16 +111,12 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
 def test_a_faster_setting_is_named_with_how_many_times_and_images_are_called_so(
     tmp_path: Path,
 ) -> None:
-    study = made_study(
-        vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(mode="both", processes=4)
-    )
-
-    def step_ms(trial: Trial, process: int) -> float:
-        return (1.0 if trial.settings.batch_size == 1 else 10.0) * (1 + 0.001 * process)
-
+    cost = CostSpec(mode="both", processes=4)
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=cost)
+    times = steps_ms(lambda size: 1.0 if size == 1 else 10.0)
     for name, sample in (("tiny", "sample"), ("mnist", "image")):
         data = DATA.model_copy(update={"name": name})
-        found = texts(answered(tmp_path / name, study, step_ms=step_ms, data=lambda t, d=data: d))
+        found = texts(answered(tmp_path / name, study, data=lambda t, d=data: d, **times))
         assert found[0] == f"Batch 64 trains 6.4 times as fast per {sample} as batch 1."
         assert "There was no GPU on this machine." in found
 
@@ -152,11 +143,11 @@ def test_what_a_gpu_gains_comes_first_and_at_every_batch(tmp_path: Path) -> None
 def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", vary={"batch_size": (16,), "lr": (0.1,)}, seeds=5)
 
-    def final(trial: Trial) -> dict[str, float]:
+    def level(trial: Trial) -> float:
         lower = 0.2 if "lr" in trial.cell else 0.05 if "batch" in trial.cell else 0.0
-        return {"test/accuracy": 0.9 - lower + 0.001 * (trial.seed % 3)}
+        return 0.9 - lower + 0.001 * (trial.seed % 3)
 
-    assert texts(answered(tmp_path, study, final=final)) == [
+    assert texts(answered(tmp_path, study, **accuracy(level))) == [
         "The base setting gives the best test accuracy: 90.1%.",
         "Learning rate 0.1 instead of learning rate 0.001 lowers test accuracy by 20.0 points, "
         "to 70.1%.",
@@ -178,11 +169,7 @@ def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
 
 def test_diverging_settings_are_named(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 10.0)}, seeds=3)
-    found = answered(
-        tmp_path,
-        study,
-        state=lambda trial: "diverged" if trial.settings.lr == 10.0 else "done",
-    )
+    found = answered(tmp_path, study, **ends("lr=10", "diverged"))
     assert "With learning rate 10, training diverged in 3 of 3 runs." in texts(found)
 
 
@@ -190,9 +177,8 @@ def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
     tmp_path: Path,
 ) -> None:
     """The rest is expected to take as long as what has ended by itself."""
-    final = accuracies(l1=0.80, l16=0.95, l64=0.90)
-    made = Fabricated(final=final, state=lambda t: "pending" if t.seed == 5 else "done")
-    folder = made.write(tmp_path / "run", BY_BATCH)
+    state = {"state": lambda t: "pending" if t.seed == 5 else "done"}
+    folder = evidence(tmp_path, BY_BATCH, **accuracies(l1=0.8, l16=0.95, l64=0.9), **state).folder
     for number, trial in enumerate(t for t in folder.trials() if t.state == "done"):
         times = {
             "started": f"2026-01-01T00:{number:02}:00",
@@ -220,17 +206,15 @@ def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) 
             else {"forward": 4.0, "backward": 6.0, "optimizer": optimizer_64}
         )
 
-    def step_ms(trial: Trial, process: int) -> float:
-        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
-
-    fixed = answered(tmp_path / "a", study, step_ms=step_ms, phases_ms=phases(0.5))
+    times = steps_ms(lambda size: 1.0 if size == 1 else 10.5)
+    fixed = answered(tmp_path / "a", study, **times, phases_ms=phases(0.5))
     reasons = [one.text for one in fixed.reasons]
     (why,) = (one for one in reasons if one.startswith("A larger batch is cheaper"))
     assert "(optimizer)" in why
     # By hand: (0.5 - 0.5 / 64) of (1 - 10.5 / 64) ms.
     assert why.endswith("that is 59% of what is saved per sample.")
     assert any("The optimizer weighs so much" in one for one in reasons)
-    grows = answered(tmp_path / "b", study, step_ms=step_ms, phases_ms=phases(20.0))
+    grows = answered(tmp_path / "b", study, **times, phases_ms=phases(20.0))
     assert not any("optimizer" in one.text for one in grows.reasons)
 
 
@@ -256,12 +240,11 @@ def test_levels_that_are_the_same_at_one_level_of_another_factor_alone_are_not_c
         vary={"batch_size": (1, 16), "lr": (0.1, 0.01)}, seeds=6, margins={"test/accuracy": 0.02}
     )
 
-    def final(trial: Trial) -> dict[str, float]:
+    def level(trial: Trial) -> float:
         lower = 0.3 if (trial.settings.batch_size, trial.settings.lr) == (16, 0.01) else 0.0
-        own = 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
-        return {"test/accuracy": 0.95 - lower + own}
+        return 0.95 - lower + 0.001 * ((trial.seed * (trial.settings.batch_size + 7)) % 3)
 
-    found = answered(tmp_path, study, final=final)
+    found = answered(tmp_path, study, **accuracy(level))
     assert not any("is the same for" in text for text in texts(found))
 
 
@@ -269,33 +252,26 @@ def test_where_others_differ_it_is_not_said_that_no_setting_does(tmp_path: Path)
     """The best is too noisy to be told from any, but two others differ."""
     study = made_study(vary={"batch_size": (1, 16, 64)}, seeds=10)
 
-    def final(trial: Trial) -> dict[str, float]:
-        level = {1: 0.45, 16: 0.50, 64: 0.51}[trial.settings.batch_size]
-        noise = {
-            1: 0.001 * (trial.seed % 3),
-            16: 0.001 * (trial.seed % 2),
-            64: 0.2 * (-1) ** trial.seed,
-        }
-        return {"test/accuracy": level + noise[trial.settings.batch_size]}
+    def level(trial: Trial) -> float:
+        own = {1: 0.45 + 0.001 * (trial.seed % 3), 16: 0.50 + 0.001 * (trial.seed % 2)}
+        return own.get(trial.settings.batch_size, 0.51 + 0.2 * (-1) ** trial.seed)
 
-    told = texts(answered(tmp_path, study, final=final))
-    found = findings(gather(RunFolder(tmp_path / "run")))
-    differ = [one.cells for one in found if one.kind == "effect" and one.verdict == "different"]
+    run = evidence(tmp_path, study, **accuracy(level))
+    told = texts(answer_of(run.folder))
+    differ = [one.cells for one in of_kind("effect", run) if one.verdict == "different"]
     assert ("batch_size=1", "batch_size=16") in differ
     assert any("cannot tell it from" in text for text in told)
     assert not any("cannot tell the settings apart" in text for text in told)
 
 
 def test_times_of_trials_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
-    folder = Fabricated(state=lambda t: "interrupted" if t.seed == 2 else "done").write(
-        tmp_path / "run", made_study(seeds=2)
-    )
+    folder = evidence(tmp_path, made_study(seeds=2), **ends("base", "interrupted", after=1)).folder
     first, second = folder.trials()
     folder.trial(first.id).write(first.model_copy(update={"total_s": 100.0}))
     folder.trial(second.id).write(second.model_copy(update={"total_s": 10.0}))
     told = texts(answer_of(folder))
     assert any("took 100 s" in text for text in told), told
-    rows = learn_table(gather(folder), Words("en")).rows
+    rows = learn_table(gather(folder), EN).rows
     assert "100" in [entry.text for row in rows for entry in row.entries]
 
 
@@ -316,14 +292,10 @@ def test_a_single_setting_tells_where_its_loss_went(tmp_path: Path) -> None:
 
 
 def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
-    study = made_study(
-        vary={"batch_size": (1, 64)}, seeds=5, cost=CostSpec(mode="both", processes=4)
-    )
-
-    def step_ms(trial: Trial, process: int) -> float:
-        return (1.0 if trial.settings.batch_size == 1 else 10.5) * (1 + 0.001 * process)
-
-    found = answered(tmp_path, study, step_ms=step_ms, final=accuracies(l1=0.80, l64=0.90))
+    cost = CostSpec(mode="both", processes=4)
+    study = made_study(vary={"batch_size": (1, 64)}, seeds=5, cost=cost)
+    times = steps_ms(lambda size: 1.0 if size == 1 else 10.5)
+    found = answered(tmp_path, study, **times, **accuracies(l1=0.80, l64=0.90))
     speed, inference, accuracy, *_ = texts(found)
     assert speed == "Batch 64 trains 6.1 times as fast per sample as batch 1."
     assert inference == "In inference, batch 64 is 6.1 times as fast per sample as batch 1."
@@ -332,16 +304,12 @@ def test_sentences_about_speed_stand_together(tmp_path: Path) -> None:
 
 def test_settings_changed_together_are_named_once(tmp_path: Path) -> None:
     study = made_study(design="one-at-a-time", cells=({"optimizer": "sgd", "lr": 0.5},), seeds=5)
-
-    def final(trial: Trial) -> dict[str, float]:
-        level = 0.9 if trial.cell == "base" else 0.7
-        return {"test/accuracy": level + 0.001 * (trial.seed % 3)}
-
-    found = texts(answered(tmp_path, study, final=final))
-    assert not any("(at " in text for text in found)
-    effects = [one for one in findings(gather(RunFolder(tmp_path / "run"))) if one.kind == "effect"]
+    final = accuracy(lambda t: (0.9 if t.cell == "base" else 0.7) + 0.001 * (t.seed % 3))
+    run = evidence(tmp_path, study, **final)
+    assert not any("(at " in text for text in texts(answer_of(run.folder)))
+    effects = of_kind("effect", run)
     assert effects
-    assert not any("(at " in one.sentence(Words("en")) for one in effects)
+    assert not any("(at " in one.sentence(EN) for one in effects)
 
 
 def test_what_processes_gain_is_said_as_far_as_it_is_shown() -> None:
@@ -362,4 +330,4 @@ def test_what_processes_gain_is_said_as_far_as_it_is_shown() -> None:
             n=5,
             interval=Interval(low, high),
         )
-        assert gain.fill(Words("en"), gain.of_kind.brief(gain) or "") == said
+        assert gain.fill(EN, gain.of_kind.brief(gain) or "") == said

@@ -32,27 +32,20 @@ def test_of_three_levels_the_first_is_the_reference_and_the_others_are_compared_
 
 
 def test_levels_are_compared_with_each_other_where_all_else_is_equal() -> None:
-    found = contrasts(made_study(vary={"batch_size": (1, 16, 64), "lr": (0.1, 0.01)}).all_cells)
-    assert [told(one) for one in found[-2:]] == [
+    assert pairs(vary={"batch_size": (1, 16, 64), "lr": (0.1, 0.01)})[-2:] == [
         ("batch_size", "batch_size=16,lr=0.1", "batch_size=64,lr=0.1"),
         ("batch_size", "batch_size=16,lr=0.01", "batch_size=64,lr=0.01"),
     ]
-    found = contrasts(
-        made_study(design="one-at-a-time", vary={"batch_size": (1, 4), "lr": (0.1,)}).all_cells
-    )
-    assert [told(one) for one in found[3:]] == [("batch_size", "batch_size=1", "batch_size=4")]
-
-
-def test_many_levels_are_compared_with_the_first_only() -> None:
+    found = pairs(design="one-at-a-time", vary={"batch_size": (1, 4), "lr": (0.1,)})
+    assert found[3:] == [("batch_size", "batch_size=1", "batch_size=4")]
+    # Many levels are compared with the first only.
     assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16)})) == 10
     assert len(pairs(vary={"batch_size": (1, 2, 4, 8, 16, 32)})) == 5
 
 
 def test_one_at_a_time_compares_each_cell_with_the_base() -> None:
-    study = made_study(
-        design="one-at-a-time", vary={"batch_size": (16,), "lr": (0.1,), "hidden": (4,)}
-    )
-    found = contrasts(study.all_cells)
+    vary = {"batch_size": (16,), "lr": (0.1,), "hidden": (4,)}
+    found = contrasts(made_study(design="one-at-a-time", vary=vary).all_cells)
     assert [told(one) for one in found] == [
         ("batch_size", "base", "batch_size=16"),
         ("lr", "base", "lr=0.1"),

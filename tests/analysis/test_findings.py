@@ -6,26 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from analysed import EN, ends, evidence, of_kind
 
 from fabricate import DATA, QUIET, Fabricated, made_study, operator
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
-from trainlab.spec import CostSpec, Study
+from trainlab.spec import CostSpec
 from trainlab.stats.means import mean_of
-from trainlab.words import Words
 
 NOISE = (0.0, 0.7, -0.4, 0.3, -0.8, 0.5, -0.2, 0.9, -0.6, 0.1)
 """By seed or process: fixed, so that every run of the tests sees the same."""
-
-
-def evidence(path: Path, study: Study, **told: Any) -> Evidence:
-    return gather(Fabricated(**told).write(path / "run", study))
-
-
-def of_kind(kind: str, found: Evidence) -> list[Finding]:
-    return [one for one in findings(found) if one.kind == kind]
 
 
 def shifted(cell: str, by: float, spread: float) -> Any:
@@ -50,28 +42,17 @@ def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
     assert effect.interval is not None
     assert effect.interval.contains(0.05)
     assert of_kind("undecided", found) == []
-
-
-def test_3_seeds_show_a_large_difference_and_one_never_shows_any(tmp_path: Path) -> None:
-    final = shifted("lr=0.01", 0.05, 0.002)
-    three, one = (
-        evidence(
-            tmp_path / str(seeds), made_study(vary={"lr": (0.1, 0.01)}, seeds=seeds), final=final
-        )
-        for seeds in (3, 1)
-    )
-    assert [effect.verdict for effect in of_kind("effect", three)] == ["different"]
-    assert not of_kind("undecided", three)
-    (undecided,) = of_kind("undecided", one)
-    assert undecided.numbers["num_open"] == undecided.numbers["num_tested"] == 1
-    assert undecided.numbers["most_seeds"] == 1
-
-
-def test_cells_within_the_stated_margin_are_equivalent(tmp_path: Path) -> None:
+    # Three seeds show as much, one never shows any difference.
+    for seeds, verdict in ((3, "different"), (1, "cannot tell")):
+        study = LR.model_copy(update={"seeds": tuple(range(1, 1 + seeds))})
+        found = evidence(tmp_path / str(seeds), study, final=shifted("lr=0.01", 0.05, 0.002))
+        assert [one.verdict for one in of_kind("effect", found)] == [verdict]
+        told = [one.numbers for one in of_kind("undecided", found)]
+        counts = [(one["num_open"], one["num_tested"], one["most_seeds"]) for one in told]
+        assert counts == ([(1, 1, 1)] if seeds == 1 else [])
     study = LR.model_copy(update={"margins": {"test/accuracy": 0.01}})
-    (effect,) = of_kind("effect", evidence(tmp_path, study, final=shifted("", 0.0, 0.001)))
-    assert effect.verdict == "equivalent"
-    assert effect.numbers["margin"] == 0.01
+    (effect,) = of_kind("effect", evidence(tmp_path / "m", study, final=shifted("", 0.0, 0.001)))
+    assert (effect.verdict, effect.numbers["margin"]) == ("equivalent", 0.01)
 
 
 def test_comparisons_of_a_metric_are_decided_as_one_family(tmp_path: Path) -> None:
@@ -104,16 +85,10 @@ def test_threads_and_data_that_differ_between_two_cells_are_named(tmp_path: Path
 
 
 def test_a_failed_trial_makes_no_confounds_up(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-
-    def state(trial: Trial) -> str:
-        return "failed" if (trial.cell, trial.seed) == ("lr=0.01", 1) else "done"
-
-    folder = Fabricated(state=state).write(tmp_path / "r", study)
-    home = folder.trial("learn-lr=0.01-seed1")
+    folder = evidence(tmp_path, LR, **ends("lr=0.01", "failed", after=7)).folder
+    home = folder.trial("learn-lr=0.01-seed8")
     home.write(home.read().model_copy(update={"resolved": {}, "data": None, "final": {}}))
-    found = gather(folder)
-    assert {one.confounds for one in of_kind("effect", found)} == {()}
+    assert {one.confounds for one in of_kind("effect", gather(folder))} == {()}
 
 
 def test_a_trial_that_did_not_end_well_never_counts_as_a_value(tmp_path: Path) -> None:
@@ -150,26 +125,20 @@ def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
 
 
 def test_an_error_is_reached_from_above_unless_the_target_says_otherwise(tmp_path: Path) -> None:
-    for number, (asked, num_reached) in enumerate(
-        ((2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1))
-    ):
+    for asked, num_reached in ((2.0, 2), ("<= 2", 2), (">= 2", 3), (">= 4", 1)):
         study = made_study(seeds=4, targets={"test/mae": asked})
-        final = {"final": lambda t: {"test/mae": float(t.seed)}}
-        (quality,) = of_kind("time_to_target", evidence(tmp_path / str(number), study, **final))
+        found = evidence(tmp_path / str(asked), study, final=lambda t: {"test/mae": float(t.seed)})
+        (quality,) = of_kind("time_to_target", found)
         assert quality.numbers["num_reached"] == num_reached, asked
 
 
 def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-    state = {"lr=0.1": "done", "lr=0.01": "diverged"}
-    found = evidence(tmp_path, study, state=lambda t: state[t.cell])
+    found = evidence(tmp_path, LR, **ends("lr=0.01", "diverged"))
     assert {(one.n, one.verdict) for one in of_kind("effect", found)} == {(0, "cannot tell")}
     (gone,) = of_kind("diverged", found)
-    assert (gone.cells, gone.numbers, gone.n) == (
-        ("lr=0.01",),
-        {"num_diverged": 3, "num_in_training": 3, "num_in_test": 0, "median_step": 7},
-        3,
-    )
+    assert (gone.cells, gone.n) == (("lr=0.01",), 8)
+    counts = {"num_diverged": 8, "num_in_training": 8, "num_in_test": 0}
+    assert gone.numbers == {**counts, "median_step": 7}
 
 
 def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopped(
@@ -183,15 +152,8 @@ def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopp
         state=lambda t: "interrupted" if t.seed == 4 else "done",
     )
     accuracy, loss = of_kind("time_to_target", found)
-    assert (accuracy.n, accuracy.numbers) == (
-        3,
-        {
-            "target": 0.85,
-            "num_reached": 2,
-            "median_epoch": 1,
-            "median_s": 1.0,
-        },
-    )
+    reached = {"target": 0.85, "num_reached": 2, "median_epoch": 1, "median_s": 1.0}
+    assert (accuracy.n, accuracy.numbers) == (3, reached)
     assert (loss.n, loss.numbers["num_reached"], loss.numbers["median_s"]) == (3, 0, None)
 
 
@@ -205,10 +167,9 @@ def slower(by: float, spread: float, floor: float) -> Any:
     return step_ms
 
 
-def costs(tmp_path: Path, step_ms: Any, **given: Any) -> Evidence:
-    cost = CostSpec(**{"processes": 3, **given})
-    study = made_study(vary={"lr": (0.1, 0.01)}, learn=cost.weights != "untrained", cost=cost)
-    return evidence(tmp_path, study, step_ms=step_ms)
+def costs(path: Path, step_ms: Any, study: dict[str, Any] | None = None, **told: Any) -> Evidence:
+    asked = {"learn": False, "cost": CostSpec(processes=3), **(study or {})}
+    return evidence(path, made_study(vary={"lr": (0.1, 0.01)}, **asked), step_ms=step_ms, **told)
 
 
 def test_a_slowdown_of_5_per_cent_is_found_when_the_noise_allows(tmp_path: Path) -> None:
@@ -227,29 +188,22 @@ def test_it_cannot_be_told_when_a_cell_twice_or_processes_differ_as_much(tmp_pat
     assert [one.verdict for one in of_kind("cost", found)] == ["cannot tell"]
     assert of_kind("unstable", found)
     (cost,) = of_kind("cost", costs(tmp_path / "c", slower(0.05, 0.002, 1.23)))
-    text = cost.sentence(Words("en"))
-    assert "80" not in text
-    assert "2.23" in text
+    assert "80" not in cost.sentence(EN)
+    assert "2.23" in cost.sentence(EN)
 
 
 def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec())
-    found = evidence(
-        tmp_path,
-        study,
-        step_ms=slower(0.5, 0.002, 0.0),
-        state=lambda t: "failed" if t.again else "done",
-    )
-    (cost,) = of_kind("cost", found)
+    state = {"state": lambda t: "failed" if t.again else "done"}
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.5, 0.002, 0.0), **state))
     assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
 
 
 def test_a_failed_process_is_left_out_and_other_threads_are_named_beside_time_and_memory(
     tmp_path: Path,
 ) -> None:
-    found = evidence(
+    found = costs(
         tmp_path,
-        made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec()),
+        slower(0.0, 0.002, 0.0),
         state=lambda t: "failed" if t.id.endswith("process2") else "done",
         resolved=lambda t: {"threads": 2} if t.cell == "lr=0.01" else {},
     )
@@ -260,8 +214,8 @@ def test_a_failed_process_is_left_out_and_other_threads_are_named_beside_time_an
 
 
 def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:
-    found = costs(tmp_path, slower(0.05, 0.002, 0.0), weights="trained")
-    (cost,) = of_kind("cost", found)
+    trained = {"learn": True, "cost": CostSpec(processes=3, weights="trained")}
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.0), trained))
     assert cost.verdict == "different"
 
 
@@ -318,16 +272,11 @@ def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) 
 
 
 def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None:
-    study = made_study(
-        vary={"lr": (0.1, 0.01)},
-        learn=False,
-        cost=CostSpec(processes=6),
-        margins={"train/sample_us": 0.05},
-    )
-    (cost,) = of_kind("cost", evidence(tmp_path, study, step_ms=slower(0.001, 0.002, 0.0)))
+    study = {"cost": CostSpec(processes=6), "margins": {"train/sample_us": 0.05}}
+    (cost,) = of_kind("cost", costs(tmp_path, slower(0.001, 0.002, 0.0), study))
     assert (cost.verdict, cost.numbers["margin"]) == ("equivalent", 0.05)
-    assert "equivalent within 5.0%" in cost.sentence(Words("en"))
-    assert "[90% CI" in cost.sentence(Words("en"))
+    assert "equivalent within 5.0%" in cost.sentence(EN)
+    assert "[90% CI" in cost.sentence(EN)
 
 
 def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: Path) -> None:
@@ -339,7 +288,7 @@ def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: P
     found = costs(tmp_path, step_ms)
     (unstable,) = of_kind("unstable", found)
     assert (unstable.numbers["num_unstable"], unstable.numbers["num_wide"]) == (4, 0)
-    text = unstable.sentence(Words("en"))
+    text = unstable.sentence(EN)
     assert "4 of 4 times per batch may be off by more than 10.0%" in text
     assert "Ratios between settings, formed within rounds, are good to" in text
     (cost,) = of_kind("cost", found)
@@ -362,28 +311,24 @@ def slow_trials(path: Path, *times_s: float) -> list[Finding]:
 def test_a_seed_that_took_far_longer_than_most_others_is_named(tmp_path: Path) -> None:
     (slow,) = slow_trials(tmp_path / "one", 31.0, 95.0, 33.0)
     assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
-    text = slow.sentence(Words("en"))
+    text = slow.sentence(EN)
     assert (
         "seed 2: an epoch of training took 95.0 s, where the faster half of the seeds took 32.0 s"
         in text
     )
     assert "other programs used 1.2 cores" in text
-    for number, (times_s, slow_seeds) in enumerate(
-        (
-            ((30.0, 60.0, 61.0), []),
-            ((30.0, 31.0, 60.0, 61.0), []),
-            ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
-            ((30.0, 60.0), []),
-        )
+    for times_s, slow_seeds in (
+        ((30.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 60.0, 61.0), []),
+        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
+        ((30.0, 60.0), []),
     ):
-        found = slow_trials(tmp_path / str(number), *times_s)
+        found = slow_trials(tmp_path / str(times_s), *times_s)
         assert [one.numbers["seed"] for one in found] == slow_seeds
 
 
 def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)}, learn=False, cost=CostSpec(processes=3))
-    made = Fabricated(step_ms=slower(0.5, 0.002, 0.0), takes_turns=False)
-    folder = made.write(tmp_path / "r", study)
+    folder = costs(tmp_path, slower(0.5, 0.002, 0.0), takes_turns=False).folder
     for trial in folder.trials():
         file = folder.trial(trial.id).path / "cost.json"
         if file.exists():
@@ -412,7 +357,7 @@ def test_a_cell_of_which_every_process_broke_is_not_compared_and_that_is_said(
     told = (
         "batch_size=4: what a training step costs could not be compared, since none of its 3 timed"
     )
-    assert missing.sentence(Words("en")).startswith(told)
+    assert missing.sentence(EN).startswith(told)
 
 
 def test_a_cell_that_was_never_timed_is_only_counted_as_not_run(tmp_path: Path) -> None:

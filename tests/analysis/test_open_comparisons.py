@@ -4,72 +4,63 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fabricate import Fabricated, made_study
-from trainlab.analysis.evidence import gather
-from trainlab.analysis.factors import OpenComparisons, open_comparisons
+from analysed import EN, ends, evidence, of_kind
+
+from fabricate import made_study
+from trainlab.analysis.evidence import Evidence, gather
+from trainlab.analysis.factors import open_comparisons
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
-from trainlab.record.run_folder import RunFolder
 from trainlab.words import Words
 
-EN, ZH = Words("en"), Words("zh")
-METRICS = {"test/loss": 0.4}
+ZH = Words("zh")
 
 
 def noisy(trial: Trial) -> dict[str, float]:
     return {"test/loss": 0.5 + Random(f"{trial.cell} {trial.seed}").gauss(0, 0.01)}
 
 
-def run_of(path: Path, state: Any, seeds: int = 6, **asked: Any) -> RunFolder:
+def run_of(path: Path, gone: str, after: int = 0, seeds: int = 6, **asked: Any) -> Evidence:
+    """The trials of one cell end so, from a seed on."""
     study = made_study(vary={"lr": (0.1, 0.2, 0.3)}, seeds=seeds, **asked)
-    return Fabricated(final=noisy, state=state).write(path / "run", study)
+    return evidence(path, study, final=noisy, **ends("lr=0.3", gone, after))
 
 
-def in_cell(cell: str, gone: str, after: int = 0) -> Any:
-    """One cell ends so, from a seed on."""
-    return lambda trial: gone if trial.cell == cell and trial.seed > after else "done"
-
-
-def undecided(run: RunFolder) -> Finding:
-    (found,) = (one for one in findings(gather(run)) if one.kind == "undecided")
+def undecided(run: Evidence) -> Finding:
+    (found,) = of_kind("undecided", run)
     return found
 
 
-def effect_on(cell: str, run: RunFolder) -> Finding:
-    return next(
-        one for one in findings(gather(run)) if one.kind == "effect" and one.cells[1] == cell
-    )
+def effect_on(cell: str, run: Evidence) -> Finding:
+    return next(one for one in of_kind("effect", run) if one.cells[1] == cell)
 
 
 def test_what_is_not_decided_says_why(tmp_path: Path) -> None:
-    for number, (state, cause, told) in enumerate(
-        (
-            (in_cell("lr=0.3", "diverged"), "diverged", "seeds diverged"),
-            (in_cell("lr=0.3", "failed"), "failed", "trials failed"),
-            (in_cell("lr=0.3", "interrupted"), "failed", "trials failed"),
-            (in_cell("", "done"), "noise", "the noise allows for more than one answer in 3"),
-        )
+    for gone, cause, told in (
+        ("diverged", "diverged", "seeds diverged"),
+        ("failed", "failed", "trials failed"),
+        ("interrupted", "failed", "trials failed"),
+        ("done", "noise", "the noise allows for more than one answer in 3"),
     ):
-        run = run_of(tmp_path / str(number), state)
+        run = run_of(tmp_path / gone, gone)
         assert effect_on("lr=0.3", run).open_because == cause
         text = undecided(run).sentence(EN)
         assert told in text
         assert text.startswith("Comparisons not decided: 3 of ")
         assert cause == "noise" or "more than one answer in 1" in text
-    single = run_of(tmp_path, in_cell("", "done"), seeds=1)
+    single = run_of(tmp_path, "done", seeds=1)
     assert "a single seed or process in 3" in undecided(single).sentence(EN)
 
 
 def test_times_to_a_target_that_cannot_be_told_are_counted(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.2)}, seeds=6, targets={"test/loss": 0.5})
-    folder = Fabricated(final=noisy).write(tmp_path / "run", study)
-    found = findings(gather(folder))
-    tested = [one for one in found if one.kind in ("effect", "time_difference")]
+    run = evidence(tmp_path, study, final=noisy)
+    tested = [one for one in findings(run) if one.kind in ("effect", "time_difference")]
     assert "time_difference" in {one.kind for one in tested}
     num_open = sum(one.verdict == "cannot tell" for one in tested)
-    assert undecided(folder).numbers["num_open"] == num_open == len(tested)
+    assert undecided(run).numbers["num_open"] == num_open == len(tested)
 
 
 def test_a_setting_that_never_trains_gets_no_more_seeds(tmp_path: Path) -> None:
@@ -77,9 +68,8 @@ def test_a_setting_that_never_trains_gets_no_more_seeds(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.3)}, seeds=3)
     for gone in ("diverged", "failed"):
         for after, counts in ((0, (0, 1)), (2, (1, 0))):
-            made = Fabricated(final=noisy, state=in_cell("lr=0.3", gone, after=after))
-            run = made.write(tmp_path / f"{gone}{after}", study)
-            assert open_comparisons(gather(run)) == OpenComparisons(*counts)
+            path, state = tmp_path / f"{gone}{after}", ends("lr=0.3", gone, after)
+            assert open_comparisons(evidence(path, study, final=noisy, **state)) == counts
 
 
 EXPLODES = """
@@ -120,7 +110,7 @@ def test_a_study_stops_where_seeds_cannot_decide_and_says_why(
 def test_divergence_that_withholds_equivalence_is_named_and_no_seeds_are_asked_for(
     tmp_path: Path,
 ) -> None:
-    run = run_of(tmp_path, in_cell("lr=0.3", "diverged", after=4), margins={"test/loss": 0.5})
+    run = run_of(tmp_path, "diverged", after=4, margins={"test/loss": 0.5})
     effect = effect_on("lr=0.3", run)
     assert (effect.verdict, effect.open_because) == ("cannot tell", "rates")
     assert effect.numbers["seeds_needed"] is None
@@ -130,24 +120,23 @@ def test_divergence_that_withholds_equivalence_is_named_and_no_seeds_are_asked_f
     assert "[95% CI" in text
     assert "不能称为等同" in effect.sentence(ZH)
     assert effect_on("lr=0.2", run).verdict == "equivalent"
-    assert open_comparisons(gather(run)).num_open == 0
+    assert open_comparisons(run)[0] == 0
 
 
 def test_identical_but_for_divergence_is_not_called_identical(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.3)}, seeds=4)
-    state = in_cell("lr=0.3", "diverged", after=2)
-    run = Fabricated(final=lambda t: METRICS, state=state).write(tmp_path / "run", study)
+    study, state = made_study(vary={"lr": (0.1, 0.3)}, seeds=4), ends("lr=0.3", "diverged", after=2)
+    run = evidence(tmp_path, study, final=lambda t: {"test/loss": 0.4}, **state)
     effect = effect_on("lr=0.3", run)
     assert effect.verdict == "cannot tell"
     assert "identical in the 2 seeds that trained in both" in effect.sentence(EN)
 
 
 def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
-    run = run_of(tmp_path, in_cell("lr=0.3", "diverged", after=1))
+    run = run_of(tmp_path, "diverged", after=1).folder
     for trial in run.trials():
         if trial.state == "diverged" and trial.seed > 4:
             run.trial(trial.id).write(trial.model_copy(update={"diverged_at_step": None}))
-    (diverged,) = (one for one in findings(gather(run)) if one.kind == "diverged")
+    (diverged,) = of_kind("diverged", gather(run))
     assert (diverged.num_diverged, diverged.num_in_test) == (5, 2)
     assert diverged.sentence(EN) == (
         "lr=0.3: 5 of 6 trials diverged, 3 of them while training, at update 7 (median), "
@@ -157,9 +146,9 @@ def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
 
 def test_the_table_says_how_trials_ended_where_none_ended_well(tmp_path: Path) -> None:
     for gone in ("failed", "interrupted"):
-        evidence = gather(run_of(tmp_path / gone, in_cell("lr=0.3", gone)))
-        *_, last = learn_table(evidence, EN).rows
+        run = run_of(tmp_path / gone, gone)
+        *_, last = learn_table(run, EN).rows
         texts = [entry.text for entry in last.entries]
         assert gone in texts
         assert "none finite" not in texts
-        assert learn_table(evidence, ZH).rows[2].entries[2].text == ZH(f"state_{gone}")
+        assert learn_table(run, ZH).rows[2].entries[2].text == ZH(f"state_{gone}")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainlab.analysis.evidence import TrialRecords, read_trial
+from fabricate import Fabricated, made_study, probe_line, write_probes
+from trainlab.analysis.evidence import TrialRecords, gather
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.probes import (
     growth_exponent,
@@ -17,48 +18,30 @@ from trainlab.analysis.probes import (
     probe_findings,
 )
 from trainlab.analysis.results import histogram_table, probe_table
-from trainlab.record.files import LineWriter, write_json
-from trainlab.record.learning_record import FiredRecord, HistogramRecord, ProbeRecord, ProbesRecord
-from trainlab.record.run_folder import RunFolder
-from trainlab.record.study_record import GroupRecord, StudyRecord
-from trainlab.record.trial_record import TrialRecord
+from trainlab.record.learning_record import HistogramRecord, ProbeRecord, ProbesRecord
 from trainlab.spec.probe import probe_of
 from trainlab.words import Words
 
 Values = dict[tuple[str, str], Sequence[float | None]]
 """Probe and layer to the value of each period."""
-Run = Callable[..., RunFolder]
+Run = Callable[..., Sequence[TrialRecords]]
 EN = Words("en")
 
 
 def records(values: Values, num_steps: int = 10) -> list[ProbeRecord]:
     """Each period ends 10 steps after the one before, and has 4 elements a step."""
-    lines = []
-    for (text, layer), series in values.items():
-        spec = probe_of(text)
-        for index, value in enumerate(series, start=1):
-            lines.append(
-                ProbeRecord(
-                    probe=str(spec),
-                    layer=layer,
-                    quantity=spec.quantity,
-                    reducer=spec.reducer,
-                    every=str(spec.every),
-                    epoch=index,
-                    step=10 * index,
-                    num_steps=num_steps,
-                    fired=1 if spec.quantity == "weight" else 10,
-                    count=4 if spec.quantity == "weight" else 40,
-                    value=value,
-                    not_finite=None if value is not None else "nan",
-                )
-            )
-    return lines
+    return [
+        probe_line(text, layer, period, value, epoch=period, num_steps=num_steps, **size)
+        for (text, layer), series in values.items()
+        for fired in [1 if probe_of(text).quantity == "weight" else 10]
+        for size in [{"fired": fired, "count": 4 * fired}]
+        for period, value in enumerate(series, start=1)
+    ]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """A run folder whose trials, one per seed, have these values."""
+    """What is read of a run whose trials, one per seed, have these values."""
     number = count()
 
     def make(
@@ -67,58 +50,33 @@ def run(tmp_path: Path) -> Run:
         num_steps: int = 10,
         fired: Mapping[str, Mapping[str, Any]] = {},
         **settings: Any,
-    ) -> RunFolder:
+    ) -> Sequence[TrialRecords]:
         """`fired`: what the record says of a layer beyond the usual."""
-        folder = RunFolder(tmp_path / str(next(number)))
-        folder.trials_folder.mkdir(parents=True)
-        names = [f"learn-seed{seed}" for seed in range(1, len(seeds) + 1)]
-        study = {"name": "s", "created": "", "trainlab": "", "command": "", "study": {}}
-        folder.write_study(
-            StudyRecord(**study, groups=(GroupRecord(trials=tuple(names), is_alone=False),))
-        )
-        for seed, (name, values) in enumerate(zip(names, seeds, strict=True), start=1):
-            home = folder.trial(name)
-            home.write(
-                TrialRecord(
-                    id=name, kind="learn", workload="w", seed=seed, settings=settings, state="done"
-                )
-            )
-            lines = LineWriter(home.path / "probes.jsonl")
-            for record in [*records(values, num_steps), *extra]:
-                lines.write(record.line())
-            lines.close()
+        study = made_study(seeds=len(seeds), settings=settings)
+        folder = Fabricated().write(tmp_path / str(next(number)), study)
+        for trial, values in zip(folder.trials(), seeds, strict=True):
+            home = folder.trial(trial.id)
+            write_probes(home, [*records(values, num_steps), *extra])
+            usual = {"type": "ReLU", "kind": "module", "shapes": [[4]]}
             rows = [
-                FiredRecord(
-                    probe=str(probe_of(text)),
-                    layer=layer,
-                    **{"type": "ReLU", "kind": "module", "shapes": [[4]], **fired.get(layer, {})},
-                    place=place,
-                    fired=10,
-                    first_step=1,
-                    last_step=10,
-                )
-                for place, (text, layer) in enumerate(values)
+                row.model_copy(update={**usual, **fired.get(row.layer, {})})
+                for row in home.probes.read().rows
             ]
-            write_json(home.path / "probes.json", ProbesRecord(rows=rows).model_dump(mode="json"))
-        return folder
+            home.probes.write(ProbesRecord(rows=rows))
+        return gather(folder).probed
 
     return make
 
 
-def read_probes(folder: RunFolder) -> list[TrialRecords]:
-    read = (read_trial(folder.trial(trial.id), of_script=False) for trial in folder.trials())
-    return [one for one in read if one.lines]
-
-
-def found(folder: RunFolder) -> list[Finding]:
-    return list(probe_findings(read_probes(folder)))
+def found(probed: Sequence[TrialRecords]) -> list[Finding]:
+    return list(probe_findings(probed))
 
 
 NORM = "*:grad_output:norm"
 
 
 def test_the_table_has_a_row_per_value_with_its_trial(run: Run) -> None:
-    table = probe_table(read_probes(run({(NORM, "a"): [1.0, None]}, {(NORM, "a"): [3.0, 4.0]})))
+    table = probe_table(run({(NORM, "a"): [1.0, None]}, {(NORM, "a"): [3.0, 4.0]}))
     assert table[["seed", "epoch", "target", "fired"]].values.tolist() == [
         [1, 1, "a", 10],
         [1, 2, "a", 10],
@@ -129,19 +87,14 @@ def test_the_table_has_a_row_per_value_with_its_trial(run: Run) -> None:
     assert table["not_finite"].tolist()[1] == "nan"
     assert "cell" in table.columns
     assert "histogram" not in table.columns
-
-
-def test_a_run_without_probes_gives_empty_tables(run: Run) -> None:
-    trials = read_probes(run())
-    assert len(probe_table(trials)) == len(histogram_table(trials)) == 0
-    assert list(probe_findings(trials)) == []
+    assert len(probe_table([])) == len(histogram_table([])) == len(found([])) == 0
 
 
 def test_histograms_become_a_row_per_bin(run: Run) -> None:
     histogram = HistogramRecord(log=True, low=0.01, high=1.0, counts=[3, 4], below=1, above=2)
     line = records({("x:grad:histogram", "x"): [None]})[0]
     line = line.model_copy(update={"not_finite": None, "histogram": histogram})
-    table = histogram_table(read_probes(run({}, extra=[line])))
+    table = histogram_table(run({}, extra=[line]))
     assert table["num_elements"].tolist() == [1, 3, 4, 2]
     assert table["low"].tolist() == pytest.approx([0, 0.01, 0.1, 1])
     assert table["high"].tolist() == pytest.approx([0.01, 0.1, 1, math.inf])
@@ -270,11 +223,11 @@ def test_dead_units_are_told_with_the_period_they_were_counted_in(run: Run) -> N
 def test_updates_out_of_proportion_are_found(run: Run) -> None:
     table = {**WEIGHT, "owner": "Encoder", "shapes": [[1, 24, 32]]}
     fired = {"a.weight": WEIGHT, "a.bias": BIAS, "positions": table}
-    for update, side in ((1e-6, ["below"]), (1e-3, []), (0.5, ["above"])):
+    for update, sides in ((1e-6, ["below"]), (1e-3, []), (0.5, ["above"])):
         own = {"a.weight": update * math.sqrt(10), "a.bias": 5.0, "positions": 5.0}
         values = {("*:update:norm", layer): [norm] for layer, norm in own.items()}
         values |= {("*:weight:norm", layer): [1.0] for layer in own}
         told = found(run(values, fired=fired))
-        assert [one.numbers["side"] for one in told] == side
-        assert all(one.kind == "update_ratio" for one in told)
+        assert [one.kind for one in told] == ["update_ratio"] * len(sides)
+        assert all(f"{side} the healthy" in told[0].sentence(EN) for side in sides)
         assert all(one.numbers["ratio"] == pytest.approx(update) for one in told)

@@ -4,18 +4,17 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from analysed import EN, evidence, of_kind
 from scipy import stats
 
-from fabricate import Fabricated, made_study
-from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.factors import OpenComparisons, open_comparisons
+from fabricate import made_study
+from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.factors import open_comparisons
 from trainlab.analysis.overview import data_of, findings
 from trainlab.analysis.prospects import prospects
-from trainlab.lab import Run
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.spec import CostSpec, Study
-from trainlab.words import Words
 
 PARTS = ("all", "weights", "order", "dropout")
 STDS = {"all": 0.01, "weights": 0.02, "order": 0.004, "dropout": 0.0}
@@ -30,17 +29,17 @@ def accuracy(trial: Trial) -> dict[str, float]:
 
 
 def evidence_of(path: Path, study: Study) -> Evidence:
-    return gather(Fabricated(final=accuracy).write(path / "run", study))
+    return evidence(path, study, final=accuracy)
 
 
 def test_a_study_of_what_seeds_change_has_no_findings_but_spreads(tmp_path: Path) -> None:
     study = made_study(vary={"seed_parts": PARTS}, seeds=5, cost=CostSpec(processes=3))
-    evidence = evidence_of(tmp_path, study)
-    kinds = [one.kind for one in findings(evidence) if one.factor == "seed_parts"]
+    run = evidence_of(tmp_path, study)
+    kinds = [one.kind for one in findings(run) if one.factor == "seed_parts"]
     assert kinds == ["seed_spread"] * 4
-    told = {one.kind for one in findings(evidence)}
+    told = {one.kind for one in findings(run)}
     assert not told & {"effect", "best", "trend", "interaction", "undecided", "cost", "memory"}
-    assert open_comparisons(evidence) == OpenComparisons(0, 0)
+    assert open_comparisons(run) == (0, 0)
     assert prospects(study) == ()
 
 
@@ -48,12 +47,10 @@ def test_another_factor_is_compared_among_cells_whose_seeds_change_the_same(
     tmp_path: Path,
 ) -> None:
     study = made_study(vary={"seed_parts": ("all", "order"), "lr": (0.1, 0.2)}, seeds=5)
-    found = findings(evidence_of(tmp_path, study))
-    effects = [one for one in found if one.kind == "effect" and one.subject == "test/accuracy"]
-    assert [one.cells for one in effects] == [
-        ("seed_parts=all,lr=0.1", "seed_parts=all,lr=0.2"),
-    ]
-    (best,) = (one for one in found if one.kind == "best")
+    run = evidence_of(tmp_path, study)
+    effects = {one.cells for one in of_kind("effect", run)}
+    assert effects == {("seed_parts=all,lr=0.1", "seed_parts=all,lr=0.2")}
+    (best,) = of_kind("best", run)
     assert best.cells == ("seed_parts=all,lr=0.2",)
     assert best.numbers["num_diverging"] == 0
 
@@ -61,25 +58,20 @@ def test_another_factor_is_compared_among_cells_whose_seeds_change_the_same(
 def test_a_ratio_of_spreads_has_the_interval_of_f_and_no_spread_is_said_as_such(
     tmp_path: Path,
 ) -> None:
-    evidence = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
-    spreads = {
-        one.part: one
-        for one in findings(evidence)
-        if one.kind == "seed_spread" and one.subject == "test/accuracy"
-    }
+    run = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
+    spreads = {one.part: one for one in of_kind("seed_spread", run)}
     weights, dropout = spreads["weights"], spreads["dropout"]
     assert weights.ratio == pytest.approx((weights.std / spreads["all"].std) ** 2)
     assert weights.ratio_low == pytest.approx(weights.ratio / stats.f.ppf(0.975, 4, 4))
     assert weights.ratio_high == pytest.approx(weights.ratio * stats.f.ppf(0.975, 4, 4))
     assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
-    assert dropout.sentence(Words("en")) == (
+    assert dropout.sentence(EN) == (
         "Seeds that change dropout do not change test accuracy: it is the same in all 5 seeds."
     )
 
 
 def method_text(path: Path, study: Study) -> str:
-    Fabricated(final=accuracy).write(path / "run", study)
-    document = report_of(data_of(Run(path / "run").evidence()), "en")
+    document = report_of(data_of(evidence_of(path, study)), "en")
     section = next(one for one in document.sections if one.id == "method")
     return " ".join(getattr(block, "text", "") for block in section.blocks)
 

@@ -75,11 +75,8 @@ def broken(run: RawRun, found: Finding) -> Expected:
     """Not finite at all."""
     bad = [[x["step"] for x in lines if "not_finite" in x] for lines in _own(run, found)]
     firsts = [steps[0] for steps in bad if steps]
-    numbers = {
-        "probe": found.numbers["probe"],
-        "num_not_finite": len(firsts),
-        "median_step": np.median(firsts),
-    }
+    numbers = {"probe": found.numbers["probe"], "num_not_finite": len(firsts)}
+    numbers["median_step"] = np.median(firsts)
     return Expected(numbers, len(run.learned(found.cells[0])))
 
 
@@ -130,12 +127,5 @@ def update_ratio(run: RawRun, found: Finding) -> Expected:
     weights = _series(run, found, found.subject, probe.replace(":update:", ":weight:"))
     ratios = [_norm(a[-1]) / _norm(b[-1]) for a, b in zip(_own(run, found), weights, strict=True)]
     ratio, interval = _geometric(ratios)
-    numbers = {
-        "probe": probe,
-        "ratio": ratio,
-        "num_zero": 0,
-        "side": "below" if ratio < 1e-4 else "above",
-        "healthy_low": 1e-4,
-        "healthy_high": 1e-2,
-    }
-    return Expected(numbers, len(ratios), interval)
+    numbers = {"probe": probe, "ratio": ratio, "num_zero": 0}
+    return Expected(numbers | {"healthy_low": 1e-4, "healthy_high": 1e-2}, len(ratios), interval)

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainlab.analysis import document, tables
-from trainlab.analysis.document import Column, Entry, Paragraph, Section, Table
+from trainlab.analysis.document import Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Kind, RunData, num_seeds
 from trainlab.analysis.metrics import ACCURACY, compared_metrics
@@ -54,7 +56,12 @@ def best_confusion(evidence: Evidence) -> Confusion | None:
             ]
             if read:
                 first = read[0][1]
-                records = {seed: one for seed, one in read if _shape(one) == _shape(first)}
+                records = {
+                    seed: one
+                    for seed, one in read
+                    if (one.num_samples, one.classes, one.num_classes)
+                    == (first.num_samples, first.classes, first.num_classes)
+                }
                 return Confusion(
                     cell=cell,
                     metric=metric,
@@ -65,10 +72,6 @@ def best_confusion(evidence: Evidence) -> Confusion | None:
                     worst=_surest(records),
                 )
     return None
-
-
-def _shape(record: ConfusionRecord) -> object:
-    return record.num_classes, record.num_samples, record.classes
 
 
 def _best_first(evidence: Evidence, metric: str) -> list[str]:
@@ -102,8 +105,7 @@ LONGEST_NAME = 24
 def _confused_text(found: Finding, words: Words) -> str:
     where = found.fill(words, "confused_where") if found.num_settings > 1 else ""
     counted = found.fill(words, "confused_of_one" if found.n == 1 else "confused_of_some")
-    share = percent(found.share)
-    return found.fill(words, found.kind, where=where, counted=counted, share_text=share)
+    return found.fill(words, found.kind, where=where, counted=counted)
 
 
 CONFUSED = Kind(
@@ -123,11 +125,11 @@ def confused_findings(evidence: Evidence) -> Iterator[Finding]:
         return
     counts = confusion.counts
     num_wrong = int(counts.sum() - counts.trace())
-    both = np.triu(counts + counts.T, k=1)
     if not num_wrong:
         return
-    a, b = divmod(int(both.argmax()), len(counts))
-    first, second = (a, b) if counts[a, b] >= counts[b, a] else (b, a)
+    both = np.triu(counts + counts.T, k=1)
+    pair = divmod(int(both.argmax()), len(counts))
+    first, second = pair if counts[pair] >= counts.T[pair] else pair[::-1]
     yield CONFUSED(
         subject=confusion.metric,
         cells=(confusion.cell,),
@@ -151,33 +153,29 @@ def matrix_table(confusion: Confusion, words: Words) -> Table:
     shares = confusion.shares
     largest = float((shares - np.diag(shares.diagonal())).max())
     names = [
-        one if len(one) <= LONGEST_NAME else f"{one[: LONGEST_NAME - 1]}…"
-        for one in confusion.classes
+        n if len(n) <= LONGEST_NAME else f"{n[: LONGEST_NAME - 1]}…" for n in confusion.classes
     ]
 
     def entry(true: int, said: int) -> Entry:
         share = float(shares[true, said])
         if share == 0:
             return Entry("", 0.0)
-        if true == said:
-            return Entry(share_text(share), share, tone="right", shade=share)
         # By the root: mistakes of a good model are few, and still differ.
-        return Entry(share_text(share), share, tone="wrong", shade=math.sqrt(share / largest))
+        shade = share if true == said else math.sqrt(share / largest)
+        tone: Literal["right", "wrong"] = "right" if true == said else "wrong"
+        return Entry(share_text(share), share, tone=tone, shade=shade)
 
-    samples = Column(words("matrix_samples"), is_number=True)
-    said = (Column(one, is_number=True) for one in names)
-    rows = [
-        [entry(true, said) for said in range(len(names))]
-        + [tables.count(int(confusion.counts[true].sum()))]
-        for true in range(len(names))
+    fields: list[tables.Field[int]] = [
+        tables.name(words("matrix_corner"), lambda true: names[true]),
+        *(tables.value(one, partial(entry, said=said)) for said, one in enumerate(names)),
+        tables.value(
+            words("matrix_samples"), lambda t: tables.count(int(confusion.counts[t].sum()))
+        ),
     ]
-    return Table(
-        caption=words("matrix_caption"),
-        columns=(Column(words("matrix_corner")), *said, samples),
-        rows=tuple(document.Row((Entry(one), *row)) for one, row in zip(names, rows, strict=True)),
-        note=words("matrix_note"),
-        is_matrix=True,
+    table = tables.table_of(
+        words("matrix_caption"), fields, range(len(names)), words("matrix_note")
     )
+    return replace(table, is_matrix=True)
 
 
 def share_text(share: float) -> str:
@@ -208,9 +206,9 @@ def class_section(data: RunData, words: Words) -> Section | None:
     confusion = best_confusion(data.evidence)
     if confusion is None:
         return None
-    seeds = num_seeds(len(confusion.seeds), words)
     key = "classes_counted_one" if len(confusion.seeds) == 1 else "classes_counted"
     right, tested = int(confusion.counts.trace()), int(confusion.counts.sum())
+    samples = count(confusion.num_samples)
     intro = words(
         "classes_intro" if len(data.evidence.learned) == 1 else "classes_intro_best",
         cell=confusion.cell,
@@ -218,7 +216,7 @@ def class_section(data: RunData, words: Words) -> Section | None:
         right=count(right),
         tested=count(tested),
         share=percent(right / tested),
-        counted=words(key, seeds=seeds, number=count(confusion.num_samples)),
+        counted=words(key, seeds=num_seeds(len(confusion.seeds), words), number=samples),
     )
     blocks: list[document.Block] = [Paragraph(words.tidy(intro))]
     blocks += tables.first_bullets(data.findings_in("classes"), words)

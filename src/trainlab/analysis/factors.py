@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -206,9 +206,8 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
 
 def _learned_pairs(evidence: Evidence) -> list[Contrast]:
     """The contrasts of which trials of both cells have ended."""
-    return [
-        pair for pair in metrics.contrasts(evidence.cells) if {*pair.ids} <= evidence.learned.keys()
-    ]
+    pairs, learned = metrics.contrasts(evidence.cells), evidence.learned.keys()
+    return [pair for pair in pairs if {*pair.ids} <= learned]
 
 
 def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tuple[Comparison, ...]:
@@ -226,17 +225,10 @@ def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tup
     )
 
 
-class OpenComparisons(NamedTuple):
-    """What is left to decide: what seeds are added for, and what they are not."""
-
-    num_open: int
-    num_hopeless: int
-    """Those that seeds cannot decide: a cell in which none trains, or rates of divergence that differ."""
-
-
-def open_comparisons(evidence: Evidence) -> OpenComparisons:
-    """Of the metrics that have a margin, else of the first: without one, cells that do not differ are
-    never decided."""
+def open_comparisons(evidence: Evidence) -> tuple[int, int]:
+    """How many are left that seeds may decide, and that they cannot: of a cell in which none trains, or of
+    rates of divergence that differ. Of the metrics that have a margin, else of the first: without one,
+    cells that do not differ are never decided."""
     names, pairs = metrics.compared_metrics(evidence), _learned_pairs(evidence)
     are_hopeless = [
         comparison.is_withheld or not all(evidence.finite_values(cell, metric) for cell in pair.ids)
@@ -246,7 +238,7 @@ def open_comparisons(evidence: Evidence) -> OpenComparisons:
     ]
     # Without metrics not one trial of any cell ended well.
     num_hopeless = sum(are_hopeless) if names else len(pairs)
-    return OpenComparisons(are_hopeless.count(False), num_hopeless)
+    return are_hopeless.count(False), num_hopeless
 
 
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:

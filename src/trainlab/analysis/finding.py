@@ -255,11 +255,12 @@ class RunData:
         metrics = compared_metrics(self.evidence)
         if len(cells) <= MOST_LINES or not metrics:
             return tuple(cells[:MOST_LINES])
-        means = {
-            cell: mean_of(list(self.evidence.values(cell, metrics[0]).values())) for cell in cells
-        }
-        by_mean = sorted(cells, key=lambda c: -math.inf if (m := means[c]) is None else m.value)
-        half = (MOST_LINES - 1) // 2
+
+        def mean(cell: str) -> float:
+            over = mean_of([*self.evidence.values(cell, metrics[0]).values()])
+            return -math.inf if over is None else over.value
+
+        by_mean, half = sorted(cells, key=mean), (MOST_LINES - 1) // 2
         drawn = {cells[0], *by_mean[:half], *by_mean[-half:]}
         return tuple(cell for cell in cells if cell in drawn)
 

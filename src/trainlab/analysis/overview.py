@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis.cost import cost_findings
-from trainlab.analysis.document import Listing, Section
+from trainlab.analysis.document import Block, Listing, Section
 from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
 from trainlab.analysis.factors import EFFECTS
 from trainlab.analysis.finding import CAUSES, Finding, Kind, RunData, num_seeds
@@ -51,9 +51,7 @@ RAN_AS = Kind(
     "ran_as",
     "method",
     phrases=lambda found, words: {
-        "same": words("ran_as_same", others=words.listed(found.cells[1:]))
-        if found.cells[1:]
-        else ""
+        "same": (others := words.listed(found.cells[1:])) and words("ran_as_same", others=others)
     },
 )
 """A cell that ran with fewer samples a batch than it asked for, since there are no more."""
@@ -62,33 +60,26 @@ RAN_AS = Kind(
 def unfinished_findings(evidence: Evidence) -> Iterator[Finding]:
     """One finding, unless every trial ended well."""
     states: list[str] = [trial.state for trial in evidence.trials]
+    states += ["damaged"] * evidence.num_damaged
     done = sum(state in ENDED_WELL for state in states)
-    planned = len(states) + evidence.num_damaged
-    if done < planned:
-        numbers = {f"num_{state}": states.count(state) for state in ENDED_BADLY[:-1]}
-        yield UNFINISHED(
-            subject="trials",
-            cells=(),
-            n=done,
-            num_done=done,
-            num_planned=planned,
-            **numbers,
-            num_damaged=evidence.num_damaged,
-        )
+    if done < len(states):
+        numbers = {f"num_{state}": states.count(state) for state in ENDED_BADLY}
+        about = {"subject": "trials", "cells": (), "n": done}
+        yield UNFINISHED(**about, num_done=done, num_planned=len(states), **numbers)
 
 
 def undecided_findings(others: Sequence[Finding]) -> Iterator[Finding]:
     """One finding, if a comparison among the others was not decided."""
-    tested = [finding for finding in others if finding.test and finding.verdict is not None]
-    undecided = [finding for finding in tested if finding.verdict == "cannot tell"]
+    tested = [one for one in others if one.test and one.verdict is not None]
+    undecided = [one for one in tested if one.verdict == "cannot tell"]
     if not undecided:
         return
-    effects = [finding for finding in undecided if finding.of_kind in EFFECTS]
+    effects = [one for one in undecided if one.of_kind in EFFECTS]
     needed = [effect.seeds_needed for effect in effects if effect.seeds_needed is not None]
-    causes = [finding.open_because for finding in undecided]
+    causes = [one.open_because for one in undecided]
     yield UNDECIDED(
         subject="comparisons",
-        cells=tuple(dict.fromkeys(finding.cells[1] for finding in undecided)),
+        cells=tuple(dict.fromkeys(one.cells[1] for one in undecided)),
         n=len(undecided),
         verdict="cannot tell",
         num_open=len(undecided),
@@ -103,23 +94,21 @@ def ran_as_findings(evidence: Evidence) -> Iterator[Finding]:
     """Of every cell whose batch is larger than the data; cells that are the same by it are named."""
     if evidence.study.script is not None:
         return  # which chooses its batches itself
-    meanings = {}
-    for cell in evidence.cells:
-        ran = evidence.level_that_ran(cell, "batch_size")
-        meanings[cell.id] = cell.settings.meaning | {"batch_size": ran}
+    meanings = {
+        cell.id: cell.settings.meaning | {"batch_size": evidence.level_that_ran(cell, "batch_size")}
+        for cell in evidence.cells
+    }
     for cell in evidence.cells:
         asked, ran = cell.settings.batch_size, meanings[cell.id]["batch_size"]
         if ran != asked:
-            others = [one for one in meanings if one != cell.id]
-            same = (one for one in others if meanings[one] == meanings[cell.id])
-            num_trials = sum(trial.cell == cell.id for trial in evidence.trials)
+            same = (one for one in meanings if meanings[one] == meanings[cell.id])
             yield RAN_AS(
                 subject="batch_size",
                 factor="batch_size",
-                cells=(cell.id, *same),
+                cells=tuple(dict.fromkeys((cell.id, *same))),
                 asked=asked,
                 ran=ran,
-                n=num_trials,
+                n=sum(trial.cell == cell.id for trial in evidence.trials),
             )
 
 
@@ -155,14 +144,13 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
     """Trials that did not end well, and what is damaged; None where there is nothing of either."""
     not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
     # What is left out, and why.
+    blocks: list[Block] = []
     lost: list[Field[Damage]] = [
         name(words("trial"), lambda damage: damage.trial or ""),
         name(words("what_happened"), lambda damage: error_line(damage.reason, words.lang)),
     ]
-    left_out, caption = data.evidence.damaged, words("damaged_table")
-    damaged = [table_of(caption, lost, left_out, num_shown=MOST_TRIALS)] if left_out else []
-    if not not_done:
-        return Section("trouble", words("trouble"), tuple(damaged)) if damaged else None
+    if left_out := data.evidence.damaged:
+        blocks.append(table_of(words("damaged_table"), lost, left_out))
     semicolon = words("list_semicolon")
     fields: list[Field[TrialRecord]] = [
         name(words("trial"), lambda trial: trial.id),
@@ -170,24 +158,18 @@ def trouble_section(data: RunData, words: Words) -> Section | None:
         value(words("updates"), lambda trial: count(trial.steps_done)),
         name(words("what_happened"), lambda trial: semicolon.join(remarks(trial, words))),
     ]
-    table = table_of(
-        words("trouble_table"),
-        fields,
-        not_done,
-        cell=lambda trial: trial.cell,
-        num_shown=MOST_TRIALS,
-        is_sortable=True,
-    )
-    errors = {t.error.traceback: t for t in not_done if t.error is not None and t.error.traceback}
-    listings = [
-        # The end of a long traceback: what failed is named there.
-        Listing(
-            words("traceback", trial=trial.id),
-            trace if len(trace) <= LONGEST_ERROR else f"…{trace[-LONGEST_ERROR:]}",
+    if not_done:
+        caption, size = words("trouble_table"), MOST_TRIALS
+        shown = table_of(
+            caption, fields, not_done, cell=lambda t: t.cell, num_shown=size, is_sortable=True
         )
-        for trace, trial in list(errors.items())[:MOST_ERRORS]
-    ]
-    return Section("trouble", words("trouble"), (*damaged, table, *listings))
+        blocks.append(shown)
+    errors = {t.error.traceback: t for t in not_done if t.error is not None and t.error.traceback}
+    for trace, trial in list(errors.items())[:MOST_ERRORS]:
+        # The end of a long traceback: what failed is named there.
+        text = trace if len(trace) <= LONGEST_ERROR else f"…{trace[-LONGEST_ERROR:]}"
+        blocks.append(Listing(words("traceback", trial=trial.id), text))
+    return Section("trouble", words("trouble"), tuple(blocks)) if blocks else None
 
 
 def note_section(data: RunData, words: Words) -> Section | None:

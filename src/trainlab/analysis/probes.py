@@ -356,6 +356,11 @@ class ProbedQuantity:
             return {target: (layer, own) for target, layer, own in parts}
         return {target: (target, None) for target in self.targets}
 
+    @property
+    def layers(self) -> list[str]:
+        """Where targets stand in the chart by depth."""
+        return list(dict.fromkeys(layer for layer, _ in self.places.values()))
+
     def drawn_targets(self) -> list[str]:
         """At most MOST_LAYERS, the first and the last among them; of parameters those with the first one's
         name where they are too many."""
@@ -519,15 +524,14 @@ def _fit(rows: Sequence[Spec]) -> tuple[Spec, bool]:
     """The axis of the rows, which get their bands: logarithmic where the range is wide, zeros apart; and
     whether those are drawn at its lower edge, with `value` as it is: a gradient that is exactly zero must
     not hide the others."""
-    axis = charts.fitted_axis(rows)
     positive = [row for row in rows if row["y"] > 0]
-    lifts_zeros = False
-    if positive and len(positive) < len(rows) and min(row["y"] for row in rows) == 0:
-        apart = charts.fitted_axis(positive)
-        lifts_zeros = apart.get("type") == "log"
-        if lifts_zeros:
-            bottom, top = apart["domain"]
-            axis = apart | {"domain": [bottom / 3, top]}
+    has_zeros = positive and min(row["y"] for row in rows) == 0
+    axis = charts.fitted_axis(positive if has_zeros else rows)
+    lifts_zeros = bool(has_zeros) and axis.get("type") == "log"
+    if lifts_zeros:
+        axis["domain"][0] /= 3
+    elif has_zeros:
+        axis = charts.fitted_axis(rows)
     for row in rows:
         row["value"] = row["y"]
         row["y"] = max(row["y"], axis["domain"][0]) if lifts_zeros else row["y"]
@@ -539,11 +543,11 @@ def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
     """The layers from left to right in the order of the forward pass. A line per moment of the only cell,
     or per cell; of several cells the first moment is dashed."""
     title = words.probe_title(one.quantity, one.reducer)
-    layers = list(dict.fromkeys(layer for layer, _ in one.places.values()))
-    drawn, has_cells = set(_evenly(layers, MOST_DEPTHS)), len(one.cells) > 1
+    drawn, has_cells = set(_evenly(one.layers, MOST_DEPTHS)), len(one.cells) > 1
     moments = [FIRST, LAST] if has_cells else [FIRST, MIDDLE, LAST]
     moments = moments if len(one.cells) <= MOST_DASHED else [LAST]
     rows: list[Spec] = []
+    told = []
     for cell in one.cells:
         steps = one.steps(cell)
         # The last; with two the first, with three one in the middle, too.
@@ -555,50 +559,41 @@ def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
             step = steps[number]
             line = cell if has_cells else words("probe_update", step=step)
             shared = {"cell": cell, "moment": words(f"moment_{moment}"), "step": step, "line": line}
-            rows += [
+            own = [
                 _row(mean, **shared, x=layer, name=own_name)
                 for target, (layer, own_name) in one.places.items()
                 if layer in drawn and (mean := one.means.get((cell, target), {}).get(step))
             ]
+            rows += own
+            if moment == LAST and own:
+                ends_told = {"first": own[0]["x"], "first_value": figure(own[0]["y"])}
+                ends_told |= {"last": own[-1]["x"], "last_value": figure(own[-1]["y"])}
+                told.append(words("probe_depth_ends", cell=cell, **ends_told))
     axis, lifts_zeros = _fit(rows)
     notes = [_meaning(one, words)]
     notes.append(words("probe_order" if one.is_ordered else "probe_order_defined"))
     if one.has_several_moments and len(one.cells) > MOST_DASHED:
         notes.append(words("probe_last_only"))
     notes += [words("probe_zeros")] if lifts_zeros else []
-    # The last values of the first and the last layer, in every cell.
-    told, last = [], words(f"moment_{LAST}")
-    for cell in one.cells:
-        if own := [row for row in rows if (row["cell"], row["moment"]) == (cell, last)]:
-            first, end = own[0], own[-1]
-            values = {"first_value": figure(first["value"]), "last_value": figure(end["value"])}
-            layers_told = {"first": first["x"], "last": end["x"]}
-            told.append(words("probe_depth_ends", cell=cell, **layers_told, **values))
     return Figure(
         id=f"{place}-depth",
         caption=words("probe_depth_caption", title=title, probes=_asked(one, words)),
         alt=words("probe_depth_alt", title=title, ends=words.listed(told)),
         note=words.sentences(*notes),
-        spec=_depth_chart(one, rows, layers, title, axis, words),
+        spec=_depth_chart(one, rows, axis, words),
     )
 
 
-def _depth_chart(
-    one: ProbedQuantity,
-    rows: Sequence[Spec],
-    layers: Sequence[str],
-    title: str,
-    axis: Spec,
-    words: Words,
-) -> Spec:
+def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: Words) -> Spec:
     """Lines join parameters of the same name: a bias beside its weight would make them zigzag."""
-    has_cells, drawn = len(one.cells) > 1, {row["x"] for row in rows}
+    has_cells, title = len(one.cells) > 1, words.probe_title(one.quantity, one.reducer)
+    drawn = {row["x"] for row in rows}
     names = list(dict.fromkeys(row["name"] for row in rows))
     lines = one.drawn_cells if has_cells else list(dict.fromkeys(row["line"] for row in rows))
     x = {
         "field": "x",
         "type": "ordinal",
-        "scale": {"domain": [layer for layer in layers if layer in drawn]},
+        "scale": {"domain": [layer for layer in one.layers if layer in drawn]},
         "title": words("probe_depth_axis"),
         "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
     }
@@ -681,12 +676,11 @@ def _time_figures(
     ]
     by_cell = [[row for row in rows if row["cell"] == cell] for cell in cells]
     groups = [own for own in by_cell if own] if has_layers else [rows]
+    key = "probe_time_caption_of" if len(one.cells) > 1 else "probe_time_caption"
     for number, own in enumerate(groups, start=1):
         cell = own[0]["cell"]
-        if has_layers:
-            key = "probe_time_caption_of" if len(one.cells) > 1 else "probe_time_caption"
-            caption, metric = words(key, cell=cell, title=title, probes=asked), f"{title} ({cell})"
-        else:
+        caption, metric = words(key, cell=cell, title=title, probes=asked), f"{title} ({cell})"
+        if not has_layers:
             caption = words("probe_caption", target=drawn[0], probe=one.probes[0])
             metric = f"{drawn[0]} {one.probes[0]}"
         ends = {row[field]: row["value"] for row in own}
@@ -701,7 +695,7 @@ def _time_figures(
 
 
 def _meaning(one: ProbedQuantity, words: Words) -> str:
-    of_type = next(iter(one.types)) if len(one.types) == 1 else ""
+    of_type = "".join(one.types) if len(one.types) == 1 else ""
     return words.probe_meaning(one.quantity, one.reducer, one.every, of_type)
 
 

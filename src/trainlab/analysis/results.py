@@ -2,15 +2,15 @@
 
 import io
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from trainlab.analysis.classes import best_confusion
-from trainlab.analysis.evidence import Evidence, Line, TrialRecords
+from trainlab.analysis.evidence import Evidence, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.analysis.scaling import PROCESSES, efficiency
 from trainlab.record.files import replacing, writing
@@ -37,23 +37,14 @@ TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
 
 def trial_table(evidence: Evidence) -> pd.DataFrame:
     """One row per trial: what it was, how it ended, its metrics and costs; empty where it has none."""
-    return pd.DataFrame(
-        [
-            _trial_fields(evidence, trial) | trial_values(evidence, trial)
-            for trial in evidence.trials
-        ]
-    )
+    rows = (_trial_fields(evidence, one) | trial_values(evidence, one) for one in evidence.trials)
+    return pd.DataFrame(rows)
 
 
 def tidy_table(evidence: Evidence) -> pd.DataFrame:
     """One row per trial and metric, with its unit."""
     rows = [
-        {
-            **_trial_fields(evidence, trial),
-            "metric": name,
-            "unit": UNITS.get(name, ""),
-            "value": value,
-        }
+        (*_trial_fields(evidence, trial).values(), name, UNITS.get(name, ""), value)
         for trial in evidence.trials
         for name, value in trial_values(evidence, trial).items()
     ]
@@ -62,22 +53,17 @@ def tidy_table(evidence: Evidence) -> pd.DataFrame:
 
 
 def epoch_table(evidence: Evidence) -> pd.DataFrame:
-    """One row per learn trial and epoch: metrics and times as in the curve."""
+    """One row per learn trial and epoch: metrics and times as in the curve. Trials that have ended come
+    before those that have begun."""
+    learned = [one for seeds in evidence.learned.values() for one in seeds.values()]
+    curves = [(one.trial, one.epochs) for one in learned]
+    curves += [(t, evidence.begun[t.id]) for t in evidence.trials if t.id in evidence.begun]
     rows = [
         {**_trial_fields(evidence, trial), **{n: v for n, v in line.items() if n != "kind"}}
-        for trial, epochs in _curves(evidence)
+        for trial, epochs in curves
         for line in epochs
     ]
     return pd.DataFrame(rows)
-
-
-def _curves(evidence: Evidence) -> Iterator[tuple[TrialRecord, Sequence[Line]]]:
-    """Of trials that ended, then of those that have begun."""
-    for seeds in evidence.learned.values():
-        yield from ((learned.trial, learned.epochs) for learned in seeds.values())
-    for trial in evidence.trials:
-        if trial.id in evidence.begun:
-            yield trial, evidence.begun[trial.id]
 
 
 def probe_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
@@ -140,9 +126,9 @@ def csv_of(table: pd.DataFrame) -> bytes:
 
 
 def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
+    # A script has its own.
+    has_weights = trial.kind == "cost" and "optimizer" in trial.settings
     weights = "trained" if trial.weights_of else "untrained"
-    if trial.kind == "learn" or "optimizer" not in trial.settings:
-        weights = ""  # a script has its own
     return {
         "trial": trial.id,
         "kind": trial.kind,
@@ -153,7 +139,7 @@ def _trial_fields(evidence: Evidence, trial: TrialRecord) -> dict[str, Any]:
         "state": trial.state,
         "mode": trial.mode or "",
         "watch": trial.watch or "",
-        "weights": weights,
+        "weights": weights if has_weights else "",
         "again": trial.again,
         "device_name": trial.resolved.get("device_name", ""),
     }
@@ -181,9 +167,9 @@ def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str,
         yield name, math.nan if learned is None else learned.value(name)
     if trial.state == "done" and trial.total_s is not None:
         yield "total_s", trial.total_s
-    if trial.state == "done" and learned is not None and learned.epochs:
-        times = [float(line["train_s"]) for line in learned.epochs]
-        yield "train_s_per_epoch", statistics.median(times)
+    epoch_s = learned.epoch_s() if trial.state == "done" and learned is not None else None
+    if epoch_s is not None:
+        yield "train_s_per_epoch", epoch_s
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
@@ -209,23 +195,23 @@ def _parallel_values(
     """Beside the cell with the fewest processes that differs in nothing else, as the same bench measured
     it."""
     cells = {cell.id: cell.settings for cell in evidence.cells}
-    own = cells.get(trial.cell)
-    if own is None or own.processes == 1:
+    own = cells[trial.cell]
+    if own.processes == 1:
         return
-    alike = {
-        settings.processes: cell
+    num_processes = {
+        cell: settings.processes
         for cell, settings in cells.items()
         if settings.model_copy(update={PROCESSES: own.processes}) == own
     }
-    fewest = min(alike)
-    reference = evidence.measurement(alike[fewest], trial.mode or "")
-    if reference is None or fewest == own.processes:
+    fewest = min(num_processes, key=num_processes.__getitem__)
+    reference = evidence.measurement(fewest, trial.mode or "")
+    if reference is None or num_processes[fewest] == own.processes:
         return
     of_bench = dict(zip(reference.benches, reference.process_ms, strict=True))
     if bench in of_bench:
         ratio = step_ms / of_bench[bench]
         yield "speedup", 1 / ratio
-        yield "efficiency", efficiency(ratio, fewest, own.processes)
+        yield "efficiency", efficiency(ratio, num_processes[fewest], own.processes)
 
 
 def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
@@ -234,25 +220,16 @@ def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
 
 def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:
     """Low edge, high edge and count of every bin, the two open ones included."""
-    low, high = histogram.low, histogram.high
-    if histogram.log:
-        low, high = math.log10(low), math.log10(high)
-    width = (high - low) / len(histogram.counts)
-    edges = [low + width * i for i in range(len(histogram.counts) + 1)]
-    if histogram.log:
-        edges = [10**edge for edge in edges]
-    yield 0.0 if histogram.log else -math.inf, edges[0], histogram.below
-    yield from zip(edges, edges[1:], histogram.counts, strict=False)
-    yield edges[-1], math.inf, histogram.above
+    spaced = np.geomspace if histogram.log else np.linspace
+    edges = spaced(histogram.low, histogram.high, len(histogram.counts) + 1).tolist()
+    lowest = 0.0 if histogram.log else -math.inf
+    counts = (histogram.below, *histogram.counts, histogram.above)
+    yield from zip([lowest, *edges], [*edges, math.inf], counts, strict=True)
 
 
 def confusion_table(evidence: Evidence) -> pd.DataFrame:
     """Test samples of the best setting by true class (rows) and by the class they were taken for."""
-    found = best_confusion(evidence)
-    if found is None:
+    if (found := best_confusion(evidence)) is None:
         return pd.DataFrame()
-    return pd.DataFrame(
-        found.counts,
-        index=pd.Index(found.classes, name="true"),
-        columns=pd.Index(found.classes, name="said"),
-    )
+    true, said = (pd.Index(found.classes, name=name) for name in ("true", "said"))
+    return pd.DataFrame(found.counts, index=true, columns=said)

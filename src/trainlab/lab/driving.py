@@ -229,15 +229,16 @@ def _run_groups(
                 if is_over():
                     break
                 with watcher.status("counting_decided"):
-                    left = open_comparisons(gather(run))
-                if not left.num_open:
-                    if num := left.num_hopeless:
-                        key = "one_comparison_hopeless" if num == 1 else "comparisons_hopeless"
-                        watcher.say(key, number=num)
+                    num_open, num_hopeless = open_comparisons(gather(run))
+                if not num_open:
+                    if num_hopeless:
+                        is_one = num_hopeless == 1
+                        key = "one_comparison_hopeless" if is_one else "comparisons_hopeless"
+                        watcher.say(key, number=num_hopeless)
                     break
                 groups = add_seeds(run, num_seeds)
-                key = "one_comparison_open" if left.num_open == 1 else "comparisons_open"
-                watcher.say(key, number=left.num_open, seeds=num_seeds)
+                key = "one_comparison_open" if num_open == 1 else "comparisons_open"
+                watcher.say(key, number=num_open, seeds=num_seeds)
                 with watcher.running(run):
                     executor.run(run, groups, is_over)
     except EndAtOnce:
