@@ -121,16 +121,6 @@ def _from_loader(given: "DataLoader[Any]", collate: Collate | None, drop_last: b
     )
 
 
-def generator_of(sampler: Any) -> torch.Generator | None:
-    """The generator that a sampler draws from, given to it here where it has none."""
-    if not hasattr(sampler, "generator"):
-        return None
-    if sampler.generator is None:
-        sampler.generator = torch.Generator()
-    found: torch.Generator = sampler.generator
-    return found
-
-
 Kind = TypeVar("Kind")
 PLACE = "_trainlab_place"
 """The attribute of what a user makes that has the file and the line of her call."""
@@ -153,9 +143,6 @@ def tells_names(
             if unknown := [name for name in named if name not in fields]:
                 hint = name_hint(unknown[0], fields, f"known: {', '.join(fields)}", also_called)
                 return f"has no field {unknown[0]!r}; {hint}"
-            if len(given) > len(placed):
-                later = [name for name in fields if name not in placed]
-                return f"got a value without a name{f'; write {later[0]}=…' if later else ''}"
             if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
                 told = ", ".join(f"{one}=…" for one in missing)
                 return f"lacks {', '.join(missing)}; give {told}"

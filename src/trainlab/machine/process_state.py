@@ -27,8 +27,6 @@ SWITCHES: tuple[tuple[Callable[[], Any], Callable[[Any], object]], ...] = (
     (lambda: cudnn.allow_tf32, lambda on: setattr(cudnn, "allow_tf32", on)),
 )
 """What code may switch in torch for its whole process: how each is read and set."""
-DENORMAL_BITS = 0x10000
-"""As a float32 about 9e-41; given as bits, since making it from a number would flush it already."""
 ENOUGH_FOR_ALL_THREADS = 1 << 20
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 KEPT = {M_TRIM_THRESHOLD: 2**31 - 1, M_MMAP_MAX: 0}
@@ -107,10 +105,10 @@ def flushes_denormals() -> bool | None:
 
 
 def _num_denormal(count: int) -> int:
-    """Of so many denormal numbers, those that are not zero after a multiplication; of one alone, only the
-    calling thread is asked."""
-    tiny = torch.full((count,), DENORMAL_BITS, dtype=torch.int32)
-    return int(tiny.view(torch.float32).mul(0.5).view(torch.int32).count_nonzero())
+    """Of so many numbers that are denormal once halved, those that are not zero then; of one alone, only
+    the calling thread is asked. Counted as bits: a flushing thread takes all of them for zero."""
+    halves = torch.full((count,), torch.finfo(torch.float32).tiny, dtype=torch.float32).div(2)
+    return int(halves.view(torch.int32).count_nonzero())
 
 
 def keep_freed_memory(*, keep: bool = True) -> None:

@@ -6,7 +6,6 @@ only where the curves of the attempt that made it are still there.
 """
 
 import io
-import math
 import os
 import pickle
 import time
@@ -31,7 +30,6 @@ INTERVAL_S = 30.0
 VARIABLE = "TRAINLAB_CHECKPOINT_S"
 """Sets another interval; 0: at every point of the curve."""
 NUM_KEPT = 2
-SUFFIX = ".pt"
 
 
 @dataclass
@@ -72,7 +70,7 @@ class Checkpoints:
         self._folder = trials[0].folder.resume_folder
         self._interval_s, self._made_s = interval_s(), clock()
         self._attributes = self._attributes_now()
-        self._can_be_made, self._is_tried = True, False
+        self._can_be_made = True
         self._found = self._newest()
         if self._found is not None:
             self._put_back(self._found)
@@ -127,16 +125,12 @@ class Checkpoints:
         stream = io.BytesIO()
         try:
             torch.save(saved, stream)
-            if not self._is_tried:
-                stream.seek(0)
-                torch.load(stream, map_location="meta", weights_only=True)
-                self._is_tried = True
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError, ValueError):
-            self._can_be_made = False  # something in it is no tensor and no plain value
+            self._can_be_made = False  # something in it cannot be saved
         else:
             step = max(member.progress.steps_done for member in self._group)
             with suppress(RecordError, OSError):
-                self._write(f"{step}-{self._trials[0].attempt}{SUFFIX}", stream.getvalue())
+                self._write(f"{step}-{self._trials[0].attempt}.pt", stream.getvalue())
         self._made_s = self._clock()
 
     def _write(self, name: str, content: bytes) -> None:
@@ -187,13 +181,12 @@ class Checkpoints:
                     copytree(earlier.tensorboard_folder, folder.tensorboard_folder)
 
     def _paths(self) -> list[Path]:
-        """The last one first; those of another format behind."""
+        """The last one first; those of an earlier version behind."""
 
-        def place_of(path: Path) -> tuple[bool, list[int]]:
-            numbers = path.stem.split("-")[:2]
-            return path.suffix == SUFFIX, [int(one) if one.isdecimal() else 0 for one in numbers]
+        def order(path: Path) -> tuple[bool, list[int]]:
+            return path.suffix == ".pt", [int(one) for one in path.stem.split("-")[:2]]
 
-        return sorted(self._folder.glob("[0-9]*-*"), key=place_of, reverse=True)
+        return sorted(self._folder.glob("[0-9]*-[0-9]*"), key=order, reverse=True)
 
     def _attributes_now(self) -> list[dict[str, Any]]:
         return [attributes_of(member.setup.model) for member in self._group]
@@ -202,10 +195,9 @@ class Checkpoints:
 def interval_s() -> float:
     """Between two checkpoints within an epoch."""
     try:
-        asked = float(os.environ.get(VARIABLE, INTERVAL_S))
+        return float(os.environ.get(VARIABLE, INTERVAL_S))
     except ValueError:
         return INTERVAL_S
-    return asked if math.isfinite(asked) and asked >= 0 else INTERVAL_S
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from trainlab.data.dataset import Loaded, Split, generator_of
+from trainlab.data.dataset import Loaded, Split
 from trainlab.data.nesting import count_of
 from trainlab.errors import WorkloadError
 from trainlab.train.batches import (
@@ -115,9 +115,9 @@ class LoadedBatches(Batches):
         if self.is_cut:
             rows = list(range(len(split)))
             if split.sampler is not None:
-                generator = generator_of(split.sampler)
-                if generator is not None:
-                    generator.manual_seed(derived_seed(seed, "order", number))
+                if hasattr(split.sampler, "generator"):
+                    split.sampler.generator = split.sampler.generator or torch.Generator()
+                    split.sampler.generator.manual_seed(derived_seed(seed, "order", number))
                 with seeded(seed, "order", number):
                     rows = list(split.sampler)
             elif split.shuffle and not in_order:

@@ -25,9 +25,6 @@ from trainlab.train.step import Carried, Forward, StepOutcome
 from trainlab.workloads.user_code import naming
 from trainlab.workloads.workload import of_samples, of_whole_set
 
-MOST_KEPT_BYTES = 64 << 20
-"""Of the scores of a set; what has more is run once more when they are asked for."""
-
 Scores = tuple[Tensor, Tensor]
 """A row of scores per sample, and the class that each is of."""
 KeptScores = list[Scores | None] | None
@@ -55,17 +52,14 @@ class Evaluation:
     def run(self, epoch: int) -> Means:
         """Means over the set; what it draws derives from (seed, epoch)."""
         self._meter.reset()
-        self.kept, num_bytes = [] if self._is_test else None, 0
+        self.kept = [] if self._is_test else None
         with self._running(epoch) as outcomes:
             for outcome in outcomes:
                 self._meter.add(outcome)
                 if self.kept is not None:
                     scores = scores_of(outcome)
-                    num_bytes += 0 if scores is None else scores[0].nbytes + scores[1].nbytes
                     # Copies: a model may write its next outputs where these are.
                     self.kept.append(scores and (scores[0].clone(), scores[1].clone()))
-                    if num_bytes > MOST_KEPT_BYTES:
-                        self.kept = None
                 if not self._is_looked_at:
                     self._look_at(outcome)
             return self._meter.means()
@@ -111,10 +105,7 @@ class Evaluation:
         then grows with the batch, and so does every update."""
         setup, self._is_looked_at = self._setup, True
         outputs, targets, half = outcome.outputs, outcome.targets, outcome.num_samples // 2
-        are_tensors = isinstance(outputs, Tensor) and isinstance(targets, Tensor)
-        if setup.workload.loss is None or half == 0 or not are_tensors:
-            return
-        if not len(outputs) == len(targets) == outcome.num_samples:
+        if setup.workload.loss is None or not isinstance(outputs, Tensor):
             return
         # Of the user's code, on a batch that it will never get; what it draws is not drawn from the test.
         with suppress(Exception), seeded(setup.trial.seed, "look", 0, setup.device):

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import TrainlabError, WorkloadError, said_by
@@ -29,7 +28,7 @@ class Loader:
         self._workloads = dict(given or {})
         self.sent = dict(sent or {})
         self._code = code
-        self.datasets: dict[tuple[str, str, int | None, float], Dataset] = {}
+        self.datasets: dict[tuple[object, ...], Dataset] = {}
 
     def workload(self, reference: str) -> Workload:
         """A workload given as an object, or found by its reference. What its file draws as it is imported,
@@ -53,21 +52,22 @@ class Loader:
     def data(self, reference: str, settings: TrainSpec) -> Dataset:
         """The workload's data as the settings ask for it: so many training samples of it, a part of them
         held out. What it draws itself is the same for every trial and seed."""
-        choice, num_train, share = settings.data, settings.train_samples, settings.val_fraction
+        num_train, share = settings.train_samples, settings.val_fraction
         options = json.dumps(settings.data_options, sort_keys=True)
-        which = f"{choice} {options}"
-        whole, fewer = (reference, which, None, 0.0), (reference, which, num_train, 0.0)
-        if whole not in self.datasets:
+        key = (reference, settings.data, options, num_train, share)
+        if key in self.datasets:
+            return self.datasets[key]
+        if share:
+            whole = self.data(reference, settings.model_copy(update={"val_fraction": 0.0}))
+            found = _with_held_out(whole, share)
+        elif num_train is not None:
+            whole = self.data(reference, settings.model_copy(update={"train_samples": None}))
+            found = _with_fewer(whole, num_train)
+        else:
             with seeded(0, "data"):
-                self.datasets[whole] = _data_of(
-                    self.workload(reference), choice, settings.data_options
-                )
-        if fewer not in self.datasets and num_train is not None:
-            self.datasets[fewer] = _with_fewer(self.datasets[whole], num_train)
-        key = (reference, which, num_train, share)
-        if key not in self.datasets:
-            self.datasets[key] = _with_held_out(self.datasets[fewer], share)
-        return self.datasets[key]
+                found = _data_of(self.workload(reference), settings)
+        self.datasets[key] = found
+        return found
 
 
 def _with_fewer(whole: Dataset, num_train: int) -> Dataset:
@@ -102,10 +102,10 @@ def _num_divisible(whole: Dataset) -> int:
     return len(whole.train)
 
 
-def _data_of(workload: Workload, choice: str, options: Mapping[str, Any]) -> Dataset:
+def _data_of(workload: Workload, settings: TrainSpec) -> Dataset:
     """The user's function, its mistakes told as such."""
     try:
-        dataset = workload.dataset(choice, options)
+        dataset = workload.dataset(settings.data, settings.data_options)
     except TrainlabError:
         raise
     except (Exception, SystemExit) as error:
