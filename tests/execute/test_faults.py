@@ -1,15 +1,9 @@
 """Trials whose code does the worst: each ends by itself, its record says how, and the others train."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
-import psutil
 import pytest
 
 from asking import groups_of, study_of
@@ -159,36 +153,3 @@ def test_what_hangs_fails_when_its_time_is_up(faulty: str, tmp_path: Path) -> No
         assert trial.error.message.startswith("took longer than 1 s; give it more with --trial-t")
         assert (trial.state, trial.error.kind) == ("failed", "TimedOut")
         assert "most recent call first" in trial.error.traceback
-
-
-@pytest.mark.slow
-def test_a_run_told_to_end_without_a_terminal_leaves_nothing_behind(
-    faulty: str, tmp_path: Path
-) -> None:
-    """Its output is a pipe that nobody reads, and the signal goes to all of its processes."""
-    words = [sys.executable, "-P", "-m", "trainlab", "run", faulty, "--seeds", "3"]
-    words += ["--vary", "fault=none,hangs", "--device", "cpu", "--engine", "eager", "--out", "r"]
-    ours, theirs = os.pipe()
-    os.close(ours)
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    driver = subprocess.Popen(
-        words, cwd=tmp_path, stdout=theirs, stderr=theirs, env=variables, start_new_session=True
-    )
-    os.close(theirs)
-    folder = RunFolder(tmp_path / "r")
-
-    def has_both() -> bool:
-        states = [trial.state for trial in folder.trials()] if folder.study_file.exists() else []
-        return "done" in states and "running" in states
-
-    end_s = time.monotonic() + 60
-    while not has_both() and time.monotonic() < end_s and driver.poll() is None:
-        time.sleep(0.05)
-    family = psutil.Process(driver.pid).children(recursive=True)
-    os.killpg(driver.pid, signal.SIGTERM)
-    assert len(family) >= 2
-    assert driver.wait(timeout=60) == 130
-    assert psutil.wait_procs(family, timeout=10)[1] == []
-    states = {trial.state for trial in folder.trials()}
-    assert {"done", "interrupted"} <= states <= {"done", "interrupted", "pending"}
-    assert folder.results_csv.exists()

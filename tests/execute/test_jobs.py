@@ -66,11 +66,14 @@ def test_objects_stay_in_this_process(tiny: Workload, tmp_path: Path) -> None:
         def trial_begins(self, view: object) -> None:
             seen.append(os.getpid())
 
-    product.run(tiny, seeds=2, device="cpu", epochs=1, out=tmp_path / "r", instruments=[Watch()])
+    asked = {"seeds": 2, "device": "cpu", "epochs": 1}
+    run = product.run(tiny, out=tmp_path / "r", instruments=[Watch()], **asked)
     assert seen == [os.getpid()] * 2
+    trials = [(trial.seed, trial.state, trial.workload) for trial in run.trials()]
+    assert trials == [(1, "done", "tiny (given as an object)"), (2, "done", trials[0][2])]
     told = "--jobs: got 2, but instruments cannot go to another process; use jobs=1"
     with pytest.raises(SpecError, match=told):
-        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", jobs=2, instruments=[Watch()])
+        product.run(tiny, out=tmp_path / "s", jobs=2, instruments=[Watch()], **asked)
     told = "--on: got 'ray', but objects cannot go to a cluster; name the workload as FILE.py:NAME"
     with pytest.raises(SpecError, match=told):
-        product.run(tiny, seeds=2, device="cpu", out=tmp_path / "s", on="ray")
+        product.run(tiny, out=tmp_path / "s", on="ray", **asked)

@@ -68,11 +68,3 @@ def test_an_interrupt_leaves_a_valid_run(tiny_file: Path, tmp_path: Path) -> Non
     assert (first.state, first.epochs_done) == ("interrupted", 1)
     assert second.state == "pending"
     assert len(run.trial(first.id).epochs()) == 1
-
-
-def test_a_workload_object_runs_and_a_number_of_seeds_is_counted_from_1(
-    tiny: trainlab.Workload, tmp_path: Path
-) -> None:
-    trials = trainlab.run(tiny, seeds=2, out=tmp_path / "r", device="cpu").trials()
-    assert [(trial.seed, trial.state) for trial in trials] == [(1, "done"), (2, "done")]
-    assert trials[0].workload == "tiny (given as an object)"

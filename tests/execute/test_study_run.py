@@ -77,3 +77,24 @@ def test_once_the_budget_is_spent_no_trial_is_started(
     assert states == ["done", "done", "pending", "pending", "pending", "pending"]
     (unfinished,) = [f for f in trainlab.open_run(folder.path).findings() if f.kind == "unfinished"]
     assert unfinished.numbers["num_pending"] == 4
+
+
+def test_a_seed_changes_only_the_part_it_is_asked_to(tiny_file: Path, tmp_path: Path) -> None:
+    parts = ("all", "weights", "order", "dropout")
+    run = trainlab.run(
+        f"{tiny_file}:tiny",
+        vary={"seed_parts": parts},
+        seeds=3,
+        out=tmp_path / "r",
+        device="cpu",
+        tensorboard=False,
+    )
+    losses = {
+        part: {t.final["train/loss"] for t in run.trials() if t.levels["seed_parts"] == part}
+        for part in parts
+    }
+    # The tiny model has no dropout: there all seeds are the same trial.
+    sizes = {part: len(values) for part, values in losses.items()}
+    assert sizes == {"all": 3, "weights": 3, "order": 3, "dropout": 1}
+    told = " ".join(run.sentences())
+    assert "Seeds that change the initial weights alone spread" in told

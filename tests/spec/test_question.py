@@ -11,6 +11,7 @@ from trainlab.spec import Cell, Question, Study, TrainSpec
 from trainlab.spec.question import (
     checked_question,
     layout_of,
+    looks_of,
     read_question,
     seeds_of,
 )
@@ -109,6 +110,15 @@ def test_the_schema_describes_every_field_for_editors() -> None:
 def test_seeds_are_a_number_or_themselves() -> None:
     assert seeds_of(Question(workload="w", seeds=3)) == (1, 2, 3)
     assert seeds_of(Question(workload="w", seeds=(4, 9))) == (4, 9)
+
+
+def test_seeds_that_cannot_be_added_are_refused() -> None:
+    for fields, told in (
+        ({"seeds": (1, 2)}, "give a number of seeds, not a list"),
+        ({"seeds": 30}, "max_seeds: got 20, must be 30 or more"),
+    ):
+        with pytest.raises(SpecError, match=told):
+            looks_of(Question(workload="w", until_decided=True, **fields))
 
 
 # Targets: which way a metric must go, said or by its name.
