@@ -114,13 +114,3 @@ class RawRun:
 def read(path: Path) -> Json:
     found: Json = json.loads(path.read_text())
     return found
-
-
-def holm(values: list[float]) -> list[float]:
-    """Adjusted for a family: the smallest times its size, the next times one less, never falling."""
-    order = sorted(range(len(values)), key=lambda place: values[place])
-    adjusted, highest = [0.0] * len(values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, values[place] * (len(values) - rank)))
-        adjusted[place] = highest
-    return adjusted

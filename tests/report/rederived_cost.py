@@ -189,12 +189,6 @@ def _epoch_s(run: RawRun, cell: str, mode: str) -> float:
     return statistics.geometric_mean(epochs)
 
 
-def _logs(run: RawRun, cell: str, mode: str) -> np.ndarray:
-    """The log of each process's time per sample."""
-    times = _processes_ms(run, (cell, False), mode)
-    return np.log(np.array(times) * 1e3 / run.processes(cell, mode)[0]["batch_size"])
-
-
 def memory(run: RawRun, found: Finding) -> Expected:
     """The peak of the watched process."""
     mode = found.subject.partition("/")[0]

@@ -24,7 +24,6 @@ from trainlab.analysis.learning import (
 )
 from trainlab.analysis.operators import operator_bars
 from trainlab.analysis.scaling import batch_series, scaling_chart
-from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.words import Words
 
@@ -99,19 +98,6 @@ def test_names_from_data_are_never_part_of_an_expression_and_words_say_what_is_s
         assert all("cell" in row for row in figure.spec["data"]["values"])
         assert len(figure.alt) > 30
         assert figure.caption
-
-
-def test_a_phase_has_the_same_colour_in_training_and_inference(
-    reports: dict[str, Document],
-) -> None:
-    colours = []
-    for figure in reports["en"].figures():
-        if figure.id in ("phases-train", "phases-inference"):
-            scale = figure.spec["layer"][0]["encoding"]["color"]["scale"]
-            colours.append(dict(zip(scale["domain"], scale["range"], strict=True)))
-    train, inference = colours
-    assert set(inference) < set(train)
-    assert {name: train[name] for name in inference} == inference
 
 
 def curve(cell: str, *points: tuple[float, float, float]) -> list[CurvePoint]:
@@ -193,38 +179,35 @@ def test_a_setting_that_explodes_does_not_flatten_the_others() -> None:
 
 
 def test_a_cut_axis_is_told_below_the_chart(tmp_path: Path) -> None:
-    def final(trial: Trial) -> dict[str, float]:
-        return {"test/loss": 0.3, "train/loss": 0.3}
-
-    folder = Fabricated(final=final).write(
-        tmp_path / "run", made_study(vary={"lr": [0.1, 9]}, seeds=2)
-    )
+    made = Fabricated(final=lambda trial: {"test/loss": 0.3, "train/loss": 0.3})
+    folder = made.write(tmp_path / "run", made_study(vary={"lr": [0.1, 9]}, seeds=2))
     for trial in folder.trials():
         if trial.cell == "lr=9":
             path = folder.trial(trial.id).curve_file
             path.write_text(path.read_text().replace('"test/loss": 0.3', '"test/loss": 3100.0'))
-    notes = {
-        lang: {figure.id: figure.note for figure in report_of(run_data(folder), lang).figures()}
-        for lang in ("en", "zh")
-    }
-    assert notes["en"]["trend-test-loss"].endswith(
-        "The axis is cut above, so that the other settings can be read: lr=9 rises to 3.1e+03."
-    )
-    assert notes["zh"]["trend-test-loss"].endswith(
-        "纵轴上部被截去，以便看清其他设置：lr=9 最高达 3.1e+03。"
-    )
-    assert "cut above" not in notes["en"]["trend-train-loss"]
+    for lang, told in {
+        "en": "so that the other settings can be read: lr=9 rises to 3.1e+03.",
+        "zh": "纵轴上部被截去，以便看清其他设置：lr=9 最高达 3.1e+03。",
+    }.items():
+        notes = {figure.id: figure.note for figure in report_of(run_data(folder), lang).figures()}
+        assert notes["trend-test-loss"].endswith(told)
+        assert not notes["trend-train-loss"].endswith(told)
 
 
-def test_memory_bars_are_as_long_as_the_memory(reports: dict[str, Document]) -> None:
-    for lang, title in (("en", "MiB at the peak"), ("zh", "峰值时的内存（MiB）")):
-        figures = {figure.id: figure for figure in reports[lang].figures()}
-        memory = figures["memory-train"]
-        x = memory.spec["layer"][0]["encoding"]["x"]
-        assert (x["field"], x["title"], x["stack"]) == ("value", title, "zero")
-        assert "domain" not in x.get("scale", {})
-        values = {row["cell"]: row["value"] for row in memory.spec["data"]["values"]}
-        assert values == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
-        assert "1.00 MiB" in memory.alt
-        x = figures["phases-train"].spec["layer"][0]["encoding"]["x"]
-        assert x["field"] == "share"
+def test_memory_bars_are_as_long_as_the_memory_and_a_phase_has_the_same_colour_in_both_modes(
+    reports: dict[str, Document],
+) -> None:
+    figures = {figure.id: figure for figure in reports["en"].figures()}
+    encodings = {name: figures[name].spec["layer"][0]["encoding"] for name in figures}
+    x = encodings["memory-train"]["x"]
+    assert (x["field"], x["title"], x["stack"]) == ("value", "MiB at the peak", "zero")
+    assert "domain" not in x.get("scale", {})
+    memory = figures["memory-train"].spec["data"]["values"]
+    values = {row["cell"]: row["value"] for row in memory}
+    assert values == {"batch_size=1": 1.0, "batch_size=16": 16.0, "batch_size=64": 64.0}
+    assert "1.00 MiB" in figures["memory-train"].alt
+    assert encodings["phases-train"]["x"]["field"] == "share"
+    scales = [encodings[f"phases-{mode}"]["color"]["scale"] for mode in ("train", "inference")]
+    train, inference = (dict(zip(one["domain"], one["range"], strict=True)) for one in scales)
+    assert set(inference) < set(train)
+    assert {name: train[name] for name in inference} == inference

@@ -20,10 +20,8 @@ from fabricate import (
 from trainlab.plan import Trial
 from trainlab.record.cost_record import TurnRecord
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.script_record import WatchedRecord
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
-from watched_runs import WatchedRun, loader, watched
 
 LEARN = {
     "design": "one-at-a-time",
@@ -154,27 +152,17 @@ def cost_run(path: Path) -> RunFolder:
     return _cost_run(path, study)
 
 
-def two_sizes_run(path: Path) -> RunFolder:
-    """Two sizes, which no line can be checked on."""
+def few_cells_run(
+    state: Callable[[Trial], str] = lambda trial: "done", **vary: tuple[int, ...]
+) -> Callable[[Path], RunFolder]:
+    """Four processes of each of a few cells."""
     cost = CostSpec(mode="both", processes=4)
-    return _cost_run(path, made_study(vary={"batch_size": (2, 8)}, learn=False, seeds=1, cost=cost))
-
-
-def several_processes_run(path: Path) -> RunFolder:
-    """Trials in one, two and four processes."""
-    cost = CostSpec(mode="both", processes=4)
-    study = made_study(vary={"processes": (1, 2, 4)}, learn=False, seeds=1, cost=cost)
-    return _cost_run(path, study)
-
-
-def broken_processes_run(path: Path) -> RunFolder:
-    """The reference's processes broke, but not those that measured it again; another cell has none."""
-    cost = CostSpec(mode="both", processes=4)
-    study = made_study(vary={"batch_size": (2, 4, 8)}, learn=False, seeds=1, cost=cost)
-    return _cost_run(path, study, _broken)
+    study = made_study(vary=vary, learn=False, seeds=1, cost=cost)
+    return lambda path: _cost_run(path, study, state)
 
 
 def _broken(trial: Trial) -> str:
+    """The reference's processes broke, but not those that measured it again; another cell has none."""
     is_broken = trial.cell == "batch_size=4" or (trial.cell == "batch_size=2" and not trial.again)
     if trial.id == "cost-train-batch_size=4-process2":
         return "running"
@@ -280,62 +268,14 @@ def probe_run(path: Path) -> RunFolder:
     return folder
 
 
-def script_run(path: Path) -> RunFolder:
-    """A script whose evaluation and data take much, whose memory grows, and that does not shuffle."""
-    path.mkdir(parents=True)
-
-    def seen(trial: Trial) -> WatchedRecord:
-        own = drawn("script", trial.cell, trial.seed)
-        is_faulty = trial.cell == "batch-size=64"
-        usual = {"data": 2.0 + 9 * is_faulty, "forward": 3.0, "backward": 4.5, "optimizer": 1.25}
-        steps = {
-            name: [ms * own.uniform(0.8, 1.3) * (7 if step == 0 else 1) for step in range(31)]
-            for name, ms in usual.items()
-        }
-        grown = [
-            (step, int(2e8 + is_faulty * 3e6 * step * own.uniform(0.99, 1.01)))
-            for step in range(1, 32)
-        ]
-        order = "in order" if is_faulty else "shuffled"
-        return watched(
-            steps_ms=steps,
-            startup_s=own.uniform(0.1, 0.2),
-            evaluation_s=own.uniform(0.3, 0.4) * is_faulty,
-            memory=grown,
-            num_calls=own.randrange(300, 500),
-            loaders=[loader(order=order, num_passes=1 + is_faulty)],
-        )
-
-    def final(trial: Trial) -> dict[str, float]:
-        own = drawn("final", trial.cell, trial.seed)
-        metrics = {"train/loss": 0.4, "test/loss": 0.6, "test/accuracy": 0.8}
-        return {name: value + own.uniform(0, 0.1) for name, value in metrics.items()}
-
-    run = WatchedRun(seen=seen, final=final)
-    return run.write(path / "run", vary={"batch-size": [16, 64]}, seeds=(1, 2, 3))
-
-
-def repeated_script_run(path: Path) -> RunFolder:
-    """A script that seeds itself: the third seed differs in nothing but a metric."""
-    path.mkdir(parents=True)
-
-    def final(trial: Trial) -> dict[str, float]:
-        return {"train/loss": 0.4, "test/accuracy": 0.9 + 0.01 * (trial.seed == 3)}
-
-    run = WatchedRun(final=final, seen=lambda trial: watched())
-    return run.write(path / "run", seeds=(1, 2, 3))
-
-
 RUNS: dict[str, Callable[[Path], RunFolder]] = {
     "learn": learn_run,
     "grid": grid_run,
     "large batch": large_batch_run,
     "seed parts": seed_parts_run,
     "cost": cost_run,
-    "two sizes": two_sizes_run,
-    "broken processes": broken_processes_run,
-    "several processes": several_processes_run,
+    "two sizes": few_cells_run(batch_size=(2, 8)),
+    "broken processes": few_cells_run(_broken, batch_size=(2, 4, 8)),
+    "several processes": few_cells_run(processes=(1, 2, 4)),
     "probes": probe_run,
-    "script": script_run,
-    "repeated script": repeated_script_run,
 }

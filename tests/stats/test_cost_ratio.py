@@ -1,7 +1,6 @@
 """Ratios of costs on drawn benches, and one-sided bounds; `benchmarks.cost_power` has many more."""
 
 import math
-import random
 
 import numpy as np
 import pytest
@@ -136,8 +135,15 @@ def test_a_ratio_is_formed_within_rounds() -> None:
     # The machine is twice as slow from the third round on; the second takes 1.5 times as long.
     first = {1: 10.0, 2: 10.0, 3: 20.0, 4: 20.0, 5: 20.0}
     a, b = levels([first, {number: 1.5 * time for number, time in first.items()}])
-    assert b - a == pytest.approx(math.log(1.5))
-    assert a == pytest.approx(math.log(20.0))
+    assert (a, b - a) == pytest.approx((math.log(20.0), math.log(1.5)))
+    rng, errors = np.random.default_rng(3), []
+    for _ in range(200):
+        drift = np.cumsum(rng.normal(0, 0.15, 25))
+        logs = drift + rng.normal(0, 0.03, (3, 25)) + np.log([[1.0], [4.0], [2.0]])
+        a, b, _ = levels([dict(enumerate(row)) for row in np.exp(logs).tolist()])
+        errors.append(b - a - math.log(4.0))
+    assert abs(np.mean(errors)) < 0.003
+    assert np.sqrt(np.mean(np.square(errors))) < 0.015
 
 
 def test_disturbed_turns_move_nothing() -> None:
@@ -145,16 +151,6 @@ def test_disturbed_turns_move_nothing() -> None:
     second, third = dict.fromkeys(first, 20.0), dict.fromkeys(first, 30.0)
     second[3] = 500.0
     assert levels([first, second, third]) == pytest.approx([math.log(t) for t in (10, 20, 30)])
-    draw = random.Random(4)
-
-    def turns(base: float) -> dict[int, float]:
-        """Four turns in ten meet something that makes them up to twice as long."""
-        longer = (1 + draw.random() * (draw.random() < 0.4) for _ in range(25))
-        return {n: base * t * math.exp(draw.gauss(0, 0.01)) for n, t in enumerate(longer)}
-
-    drawn = (levels([turns(1.0), turns(3.0), turns(2.0)]) for _ in range(100))
-    errors = [b - a - math.log(3) for a, b, _ in drawn]
-    assert np.sqrt(np.mean(np.square(errors))) < 0.03
 
 
 def test_series_are_linked_by_the_one_that_has_all_rounds_or_stand_by_themselves() -> None:
@@ -165,17 +161,6 @@ def test_series_are_linked_by_the_one_that_has_all_rounds_or_stand_by_themselves
     assert (b - a, c - a) == pytest.approx((math.log(2), math.log(3)))
     assert levels([{1: 2.0, 2: 2.0}, {7: 5.0}]) == pytest.approx([math.log(2.0), math.log(5.0)])
     assert levels([{0: 7.0}]) == pytest.approx([math.log(7.0)])
-
-
-def test_drift_that_would_ruin_a_ratio_of_medians_leaves_that_of_rounds_alone() -> None:
-    rng, errors = np.random.default_rng(3), []
-    for _ in range(200):
-        drift = np.cumsum(rng.normal(0, 0.15, 25))
-        logs = drift + rng.normal(0, 0.03, (3, 25)) + np.log([[1.0], [4.0], [2.0]])
-        a, b, _ = levels([dict(enumerate(row)) for row in np.exp(logs).tolist()])
-        errors.append(b - a - math.log(4.0))
-    assert abs(np.mean(errors)) < 0.003
-    assert np.sqrt(np.mean(np.square(errors))) < 0.015
 
 
 # One-sided bounds against a margin, for a gate.
@@ -248,11 +233,9 @@ def test_eight_processes_are_the_fewest_that_catch_10_percent_at_3_percent_noise
 
 
 def test_the_number_that_is_said_to_decide_does_so_in_90_percent_of_cases() -> None:
-    for true, verdict in ((0.0, "not worse"), (math.log(1.08), "worse")):
-        number = assumed(NOISE).number_for(true, MARGIN, Levels(0.025))
-        assert number is not None
-        decided = share(changes(number, true, 2000), verdict, Levels(0.025))
-        assert 0.88 < decided < 0.95, (number, decided)
+    number = assumed(NOISE).number_for(0.0, MARGIN, Levels(0.025))
+    assert number is not None
+    assert 0.88 < share(changes(number, 0.0, 2000), "not worse", Levels(0.025)) < 0.95
 
 
 def test_more_noise_or_less_distance_takes_more_and_at_the_margin_no_number_does() -> None:

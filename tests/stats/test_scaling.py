@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.stats.batch_line import TimeNoise, fit_batches, noise_of
@@ -52,20 +50,6 @@ def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
     assert fit.fixed.interval is not None
     assert fit.fixed.interval.contains(2)
     assert fit.verdict == "cannot tell"
-
-
-@settings(deadline=None, max_examples=20)
-@given(
-    st.floats(0.1, 10),
-    st.floats(0.001, 1),
-    st.lists(st.integers(1, 4096), min_size=3, max_size=8, unique=True),
-    st.floats(1e-3, 1e3),
-)
-def test_any_line_is_found_again_in_any_unit(
-    fixed: float, per_sample: float, sizes: list[int], unit: float
-) -> None:
-    fit = fit_batches({size: (fixed + per_sample * size) * unit for size in sizes})
-    assert fit.predict(50).value == pytest.approx((fixed + per_sample * 50) * unit, rel=1e-3)
 
 
 def test_what_noise_explains_is_not_called_a_misfit() -> None:
