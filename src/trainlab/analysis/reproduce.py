@@ -7,7 +7,7 @@ far off. Both are t tests with bounds for all of them together (`benchmarks.repr
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -92,17 +92,14 @@ def differing_settings(
     """
     found = {}
     for cell in evidence.cells:
-        if cell.id in settings:
-            both = (cell.settings, settings[cell.id])
-            ours, published = (spec.model_dump() | {"lr": spec.start_lr} for spec in both)
-            differences = tuple(
-                f"{name} {ours[name]}, published with {published[name]}"
-                for name in TrainSpec.model_fields
-                if ours[name] != published[name] and setting_of(TrainSpec, name).changes_learning
-            )
-            if differences:
-                found[cell.id] = differences
-    return found
+        both = (cell.settings, settings.get(cell.id, cell.settings))
+        ours, published = (spec.model_dump() | {"lr": spec.start_lr} for spec in both)
+        found[cell.id] = tuple(
+            f"{name} {ours[name]}, published with {published[name]}"
+            for name in TrainSpec.model_fields
+            if ours[name] != published[name] and setting_of(TrainSpec, name).changes_learning
+        )
+    return {cell: differences for cell, differences in found.items() if differences}
 
 
 def reproduce(
@@ -115,29 +112,26 @@ def reproduce(
     `settings` are those of the published cells: a cell trained with others is left out.
     """
     not_comparable = differing_settings(evidence, settings)
-    return [
-        figure
+    curves = (
+        (cell, metric, values)
         for cell, metrics in published.items()
         if cell not in not_comparable
         for metric, values in metrics.items()
-        for figure in _figures(evidence, cell, metric, values)
-    ]
-
-
-def _figures(
-    evidence: Evidence, cell: str, metric: str, values: tuple[float, ...]
-) -> Iterator[PublishedFigure]:
-    # The most decimal places of any figure of a curve: others may end in zeros.
-    places = max(len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values)
-    for epoch, value in enumerate(values, start=1):
-        by_seed = {
-            seed: float(line[metric])
-            for seed, learned in evidence.learned.get(cell, {}).items()
-            for line in learned.epochs
-            if line["epoch"] == epoch and line.get(metric) is not None
-        }
-        if by_seed:
-            yield PublishedFigure(cell, metric, epoch, value, places, by_seed)
+    )
+    figures = []
+    for cell, metric, values in curves:
+        # The most decimal places of any figure of a curve: others may end in zeros.
+        places = max(len(f"{value:.6f}".rstrip("0").partition(".")[2]) for value in values)
+        for epoch, value in enumerate(values, start=1):
+            by_seed = {
+                seed: float(line[metric])
+                for seed, learned in evidence.learned.get(cell, {}).items()
+                for line in learned.epochs
+                if line["epoch"] == epoch and line.get(metric) is not None
+            }
+            if by_seed:
+                figures.append(PublishedFigure(cell, metric, epoch, value, places, by_seed))
+    return figures
 
 
 def published_curves(figures: Sequence[PublishedFigure]) -> list[PublishedCurve]:
@@ -166,9 +160,8 @@ def published_curves(figures: Sequence[PublishedFigure]) -> list[PublishedCurve]
             deviation = float(mean - by_seed.mean())
             p_curve = float(_p(mean, np.mean(rounding[varies] / scale), by_seed))
         fits = p_curve >= CURVES_LEVEL / len(tested) and p_figure >= FIGURES_LEVEL / num_figures
-        first, number = group[0], len(group)
-        curve = PublishedCurve(first.cell, first.metric, number, deviation, p_curve, p_figure, fits)
-        curves.append(curve)
+        about = group[0].cell, group[0].metric, len(group)
+        curves.append(PublishedCurve(*about, deviation, p_curve, p_figure, fits))
     return curves
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
 from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
 from trainlab.analysis.tables import (
     Field,
@@ -70,13 +71,9 @@ class ScriptTimes:
     runs: tuple[WatchedRecord, ...]
     is_on_cpu: bool
     """Elsewhere calls return before their work is done: parts of a step do not say what takes it."""
-    num_processes: int = 1
+    num_processes: int
     """That torchrun started for each run; the records are those of the first."""
-    cut: Cut = ""
-
-    def median(self, read: Callable[[WatchedRecord], float]) -> float:
-        """Of something of every run."""
-        return statistics.median(map(read, self.runs))
+    cut: Cut
 
     @cached_property
     def parts_s(self) -> dict[str, float]:
@@ -98,30 +95,21 @@ def _mean_parts(by_run: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def script_times(evidence: Evidence) -> list[ScriptTimes]:
     """By cell, in the order asked; those of which no run came to its end are left out, unless there is no
     other to compare them with: then of the runs that were cut short, or that failed with a step to show."""
-    script = evidence.study.script
-
-    def times_of(cell: str, state: Literal["done", "interrupted", "failed"]) -> ScriptTimes | None:
-        ended = [
-            (one.watched, one.trial)
-            for _, one in sorted(evidence.learned.get(cell, {}).items())
-            if one.watched is not None and one.trial.state == state
-            if state != "failed" or one.watched.num_steps
-        ]
-        if not ended:
-            return None
-        return ScriptTimes(
-            cell,
-            tuple(run for run, _ in ended),
-            is_on_cpu=all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended),
-            num_processes=1 if script is None else script.processes,
-            cut="" if state == "done" else state,
-        )
-
-    cells = [cell.id for cell in evidence.cells]
-    found = [times_of(cell, "done") for cell in cells]
-    if found == [None]:  # there is one cell, and no run of it
-        found = [times_of(cells[0], "interrupted") or times_of(cells[0], "failed")]
-    return [times for times in found if times is not None]
+    script, found = evidence.study.script, list[ScriptTimes]()
+    cuts: tuple[Cut, ...] = ("", "interrupted", "failed") if len(evidence.cells) == 1 else ("",)
+    for cut in cuts:
+        for cell in evidence.cells if not found else ():
+            ended = [
+                (one.watched, one.trial)
+                for _, one in sorted(evidence.learned.get(cell.id, {}).items())
+                if one.watched is not None and one.trial.state == (cut or "done")
+                if cut != "failed" or one.watched.num_steps
+            ]
+            runs = tuple(run for run, _ in ended)
+            is_on_cpu = all(trial.resolved.get("device", "cpu") == "cpu" for _, trial in ended)
+            num_processes = 1 if script is None else script.processes
+            found += [ScriptTimes(cell.id, runs, is_on_cpu, num_processes, cut)] if runs else []
+    return found
 
 
 def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
@@ -238,32 +226,25 @@ def _kind(
     return Kind(name, "script", rank, statement=statement, phrases=_where, weight=weight)
 
 
-SCRIPT_SAME = _kind(
-    "script_same",
-    1,
-    lambda one, words: one.fill(
-        words,
-        "script_same" if one.is_whole else "script_same_levels",
-        argument=short_name(one.subject),
-    ),
-    lambda one: len(one.cells),
-)
+def _same_text(one: Finding, words: Words) -> str:
+    key = "script_same" if one.is_whole else "script_same_levels"
+    return one.fill(words, key, argument=short_name(one.subject))
+
+
+def _seeds_text(one: Finding, words: Words) -> str:
+    return one.fill(words, "script_seeds" if one.num_different == 1 else "script_seeds_some")
+
+
+def _memory_text(one: Finding, words: Words) -> str:
+    return one.fill(words, "script_memory_seeds" if one.n > 1 else "script_memory")
+
+
+SCRIPT_SAME = _kind("script_same", 1, _same_text, lambda one: len(one.cells))
 """Settings that differ in one argument, and were trained alike to the last bit; `is_whole` where all levels
 of the argument gave the same."""
-SCRIPT_SEEDS = _kind(
-    "script_seeds",
-    1,
-    lambda one, words: one.fill(
-        words, "script_seeds" if one.num_different == 1 else "script_seeds_some"
-    ),
-)
+SCRIPT_SEEDS = _kind("script_seeds", 1, _seeds_text)
 """Seeds that the script does not heed: so many runs of each setting are different."""
-SCRIPT_MEMORY = _kind(
-    "script_memory",
-    2,
-    lambda one, words: one.fill(words, "script_memory_seeds" if one.n > 1 else "script_memory"),
-    lambda one: one.last_mib - one.first_mib,
-)
+SCRIPT_MEMORY = _kind("script_memory", 2, _memory_text, lambda one: one.last_mib - one.first_mib)
 """Memory that keeps growing with the updates."""
 SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
 """How long the script ran, what of it was training, and what watching took (beside the whole)."""
@@ -307,14 +288,14 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
     yield from _orders(all_times, num_cells)
     yield from _same_losses(evidence)
     # Cells with runs that are the same, those with as many together.
-    by_number: dict[tuple[int, int], list[str]] = {}
-    for cell in evidence.cells:
-        if repeats := evidence.repeats.get(cell.id):
-            num_runs = len(evidence.learned[cell.id])
-            by_number.setdefault((num_runs, num_runs - len(repeats)), []).append(cell.id)
-    for (num_runs, num_different), cells in by_number.items():
-        numbers = {"num_cells": num_cells, "num_different": num_different}
-        yield SCRIPT_SEEDS(subject="seeds", cells=tuple(cells), n=num_runs, **numbers)
+    repeated = (
+        (len(evidence.learned[cell.id]), len(evidence.repeats[cell.id]), cell.id)
+        for cell in evidence.cells
+        if cell.id in evidence.repeats
+    )
+    for (n, num_repeats), some in grouped(repeated, itemgetter(0, 1)).items():
+        numbers = {"num_cells": num_cells, "num_different": n - num_repeats}
+        yield SCRIPT_SEEDS(subject="seeds", cells=tuple(c for *_, c in some), n=n, **numbers)
 
 
 def _time(times: ScriptTimes) -> dict[str, Any]:
@@ -325,7 +306,7 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
     firsts = [sum(ms[0] for ms in parts) for parts in first_runs]
 
     def share(read: Callable[[WatchedRecord], float]) -> float:
-        return times.median(lambda run: read(run) / (run.wall_s or 1.0))
+        return statistics.median(read(run) / (run.wall_s or 1.0) for run in times.runs)
 
     return {
         "wall_s": statistics.median(walls),
@@ -336,10 +317,10 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
         "evaluation_share": share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
         "step_ms": statistics.median(steps) if steps else None,
         "first_step_ms": statistics.median(firsts) if firsts else None,
-        "overhead_s": times.median(lambda run: run.overhead_s),
+        "overhead_s": statistics.median(run.overhead_s for run in times.runs),
         "overhead_share": share(lambda run: run.overhead_s),
-        "instruments_s": times.median(lambda run: run.instruments_s),
-        "num_updates": round(times.median(lambda run: run.num_steps)),
+        "instruments_s": statistics.median(run.instruments_s for run in times.runs),
+        "num_updates": round(statistics.median(run.num_steps for run in times.runs)),
         "cut": times.cut,
     }
 
@@ -375,13 +356,10 @@ def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Findin
         yield SCRIPT_ORDER(subject="order", cells=cells, n=n, **numbers)
 
 
-Losses = tuple[tuple[int, int, tuple[float | None, ...]], ...]
-"""By seed: the updates, and every loss."""
-
-
 def _same_losses(evidence: Evidence) -> Iterator[Finding]:
     """Of each argument that is varied, in the order asked."""
-    losses: dict[str, Losses] = {}
+    # By cell and seed: the updates, and every loss.
+    losses: dict[str, tuple[tuple[int, int, tuple[float | None, ...]], ...]] = {}
     for cell in evidence.cells:
         runs = {
             seed: one.watched
@@ -398,12 +376,8 @@ def _same_losses(evidence: Evidence) -> Iterator[Finding]:
                 rest = repr(sorted(item for item in cell.levels.items() if item[0] != factor))
                 beside.setdefault(rest, []).append(cell.id)
         groups = [group for group in beside.values() if len(group) > 1]
-        alike = []
-        for group in groups:
-            by_losses: dict[Losses, list[str]] = {}
-            for cell_id in group:
-                by_losses.setdefault(losses[cell_id], []).append(cell_id)
-            alike += [cells for cells in by_losses.values() if len(cells) > 1]
+        by_losses = (cells for one in groups for cells in grouped(one, losses.get).values())
+        alike = [cells for cells in by_losses if len(cells) > 1]
         if is_whole := bool(groups) and list(map(len, alike)) == list(map(len, groups)):
             alike = [[cell_id for group in groups for cell_id in group]]
         for cells in alike:
@@ -493,8 +467,8 @@ def seen_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     kinds = list(dict.fromkeys(kind for kind, _ in cells))
     rows = sorted(cells, key=lambda row: kinds.index(row[0]))
     fields: list[Field[tuple[str, str]]] = [
-        name(words("what"), lambda row: row[0]),
-        name(words("seen"), lambda row: row[1]),
+        name(words("what"), itemgetter(0)),
+        name(words("seen"), itemgetter(1)),
     ]
     if len(all_times) > 1:
         fields.append(name(words("seen_in"), lambda row: words.listed(cells[row])))

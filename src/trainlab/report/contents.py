@@ -9,7 +9,7 @@ from trainlab.analysis.classes import class_section
 from trainlab.analysis.cold_start import cold_section
 from trainlab.analysis.cost import phase_section
 from trainlab.analysis.diagnosis import diagnosis_section
-from trainlab.analysis.document import Block, Document, Figure, Section, with_live_links
+from trainlab.analysis.document import Document, Figure, Section, with_live_links
 from trainlab.analysis.factors import comparison_section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import learn_section
@@ -85,15 +85,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
 def _once(sections: Iterable[Section]) -> Iterator[Section]:
     """Every chart where it comes first only."""
     drawn: set[str] = set()
-
-    def cleared(section: Section) -> Section:
-        blocks: list[Block] = []
-        for block in section.blocks:
-            if not (isinstance(block, Figure) and block.id in drawn):
-                blocks.append(block)
-            if isinstance(block, Figure):
-                drawn.add(block.id)
-        inner = tuple(map(cleared, section.sections))
-        return replace(section, blocks=tuple(blocks), sections=inner)
-
-    yield from map(cleared, sections)
+    for section in sections:
+        blocks = (b for b in section.blocks if not (isinstance(b, Figure) and b.id in drawn))
+        yield replace(section, blocks=tuple(blocks))
+        drawn |= {block.id for block in section.all_blocks() if isinstance(block, Figure)}

@@ -13,6 +13,8 @@ from html import unescape
 from itertools import zip_longest
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from trainlab import __version__
 from trainlab.analysis.document import Document, OwnText
 from trainlab.analysis.evidence import Evidence
@@ -20,13 +22,13 @@ from trainlab.errors import RecordError
 from trainlab.record.files import reading
 from trainlab.record.run_folder import run_digests
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import Origin, read_origin
+from trainlab.report.lab_report import Origin
 from trainlab.report.markdown import markdown_of
 from trainlab.report.pdf import pdf_of
 from trainlab.report.writing import document_of
 from trainlab.words import LANGUAGES
 
-ORIGIN_COMMENT = re.compile(r"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
+ORIGIN_COMMENT = re.compile(rb"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
 ORIGIN_SCRIPT = re.compile(r'<script id="handed-in"[^>]*>(.*?)</script>', re.DOTALL)
 PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
 CHARTS = re.compile(r'<script id="charts"[^>]*>(.*?)</script>', re.DOTALL)
@@ -40,22 +42,18 @@ Lines = tuple[list[str], list[str]]
 """What trainlab wrote in a report, and what its author did, as far as the format tells them apart."""
 
 
-def origin_in(suffix: str, content: bytes) -> Origin | None:
+def origin_in(content: bytes) -> Origin | None:
     """What the report says about how it was written; None where it says nothing."""
-    text, candidates = content.decode("utf-8", "replace"), list[str]()
-    if suffix == ".pdf":
-        for match in PDF_STREAM.finditer(content):
-            stream = match[1]
-            with suppress(zlib.error):
-                stream = zlib.decompressobj().decompress(stream)
-            candidates += [stream.decode("utf-8", "replace")] if stream.startswith(b"{") else []
-    elif suffix == ".html":
-        candidates = ORIGIN_SCRIPT.findall(text)
-    elif found := ORIGIN_COMMENT.search(text):
-        candidates = [base64.b64decode(found[1]).decode("utf-8", "replace")]
+    # In a script of HTML, a comment of Markdown, or a stream of a PDF.
+    candidates: list[str | bytes] = [*ORIGIN_SCRIPT.findall(content.decode("utf-8", "replace"))]
+    candidates += map(base64.b64decode, ORIGIN_COMMENT.findall(content))
+    for stream in PDF_STREAM.findall(content):
+        candidates.append(stream)
+        with suppress(zlib.error):  # compressed where the file was saved again
+            candidates.append(zlib.decompressobj().decompress(stream))
     for candidate in candidates:
         with suppress(ValueError):
-            return read_origin(candidate)
+            return TypeAdapter(Origin).validate_json(candidate)
     return None
 
 
@@ -85,7 +83,7 @@ def markdown_lines(content: bytes) -> Lines:
         if not (is_quoted and was_quoted):
             is_own = is_quoted and not line.startswith("> [!")
         was_quoted = is_quoted
-        if line.strip() and not ORIGIN_COMMENT.search(line):
+        if line.strip() and not line.startswith("<!-- handed-in "):
             (own if is_own else told).append(line.strip())
     return told, own
 
@@ -111,22 +109,15 @@ FORMATS: dict[str, tuple[Callable[[Document], bytes], Callable[[bytes], Lines | 
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Lines of the report, and what the run gives in their place; one of them may be empty."""
-
-    reported: str
-    expected: str
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What can be said about one report."""
 
     path: Path
     origin: Origin | None
     """None where the report does not say how it was written."""
-    differences: tuple[Difference, ...] | None
-    """Where what trainlab wrote in it is not what the run gives; None where its text cannot be read."""
+    differences: tuple[tuple[str, str], ...] | None
+    """Lines that trainlab wrote in it, and what the run gives in their place, where that is another; one of
+    them may be empty. None where its text cannot be read."""
     has_same_records: bool
     """Whether it was written from the run's records as they are now."""
     is_only_text: bool
@@ -153,23 +144,26 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
         raise RecordError(f"{path}: not a report; must end in {', '.join(FORMATS)}")
     with reading(path):
         content = path.read_bytes()
-    origin, digests = origin_in(path.suffix, content), run_digests(evidence.folder)
+    origin, digests = origin_in(content), run_digests(evidence.folder)
     write, read = FORMATS[path.suffix]
     verdicts = []
     # A report that was not written to be handed in does not say its language.
     langs = [origin.lang] if origin is not None and origin.lang in LANGUAGES else LANGUAGES
     for lang in langs:
         document = document_of(evidence, lang, origin)
-        expected = write(document)
-        own_texts = [block for block in document.all_blocks() if isinstance(block, OwnText)]
-        own = " ".join(part.text for block in own_texts for part in block.parts)
-        differences: tuple[Difference, ...] | None = ()
+        expected, blocks = write(document), [*document.all_blocks()]
+        written = (block.parts for block in blocks if isinstance(block, OwnText))
+        own = " ".join(part.text for parts in written for part in parts)
+        differences: tuple[tuple[str, str], ...] | None = ()
         if expected != content:
             reported, wanted = read(content), read(expected)
             differences = None
             if reported is not None and wanted is not None:
                 differences = tuple(_differences(reported[0], wanted[0]))
                 own = " ".join(reported[1]) or own
+        ours = [block for block in blocks if not isinstance(block, OwnText)]
+        shown = repr((document.title, document.byline, document.subtitle, ours))
+        known, found = set(NUMBER.findall(shown)), dict.fromkeys(NUMBER.findall(own))
         verdicts.append(
             Verdict(
                 path=path,
@@ -177,23 +171,15 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
                 differences=differences,
                 has_same_records=origin is None or origin.records in ("", digests.all),
                 is_only_text=path.suffix == ".pdf" and expected != content,
-                own_numbers=_numbers_of_their_own(document, own),
+                # Single digits are left out: they count things.
+                own_numbers=tuple(n for n in found if len(n) > 1 and n not in known),
             )
         )
     return min(verdicts, key=lambda one: (one.differences is None, len(one.differences or ())))
 
 
-def _differences(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[Difference]:
+def _differences(reported: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[str, str]]:
     matcher = SequenceMatcher(None, reported, wanted, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind != "equal":
-            pairs = zip_longest(reported[start:end], wanted[other_start:other_end], fillvalue="")
-            yield from (Difference(*pair) for pair in pairs)
-
-
-def _numbers_of_their_own(document: Document, own: str) -> tuple[str, ...]:
-    """Single digits are left out: they count things."""
-    blocks = [block for block in document.all_blocks() if not isinstance(block, OwnText)]
-    known = set(NUMBER.findall(repr((document.title, document.byline, document.subtitle, blocks))))
-    found = dict.fromkeys(NUMBER.findall(own))
-    return tuple(number for number in found if len(number) > 1 and number not in known)
+            yield from zip_longest(reported[start:end], wanted[other_start:other_end], fillvalue="")

@@ -10,7 +10,6 @@ from typing import Any
 from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
 from trainlab.analysis.document import Block, Document, chart_groups
 from trainlab.extras import import_extra
-from trainlab.record.learning_record import Picture
 from trainlab.report.pictures import embedded_font, labels_of, png_of_picture
 from trainlab.words import Words
 
@@ -61,13 +60,8 @@ def _means(words: Words, label_of: Callable[[Any], str]) -> dict[str, Any]:
         "chart_groups": chart_groups,
         "kind_of": lambda block: type(block).__name__,
         "svg": lambda block: _markup(block.svg),
-        "embedded": _embedded,
+        "base64_png": lambda picture: base64.b64encode(png_of_picture(picture)).decode(),
     }
-
-
-def _embedded(picture: Picture) -> str:
-    """A small picture inside the page."""
-    return f"data:image/png;base64,{base64.b64encode(png_of_picture(picture)).decode()}"
 
 
 def _in_script(text: str) -> str:

@@ -4,17 +4,18 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from unicodedata import normalize
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pydantic import TypeAdapter
 
 from trainlab import __version__
 from trainlab.analysis import document
 from trainlab.analysis.answer import answer
 from trainlab.analysis.document import Document, Listing, OwnPart, OwnText, Paragraph, Section
+from trainlab.analysis.evidence import grouped
 from trainlab.analysis.finding import RunData, factor_name
 from trainlab.analysis.tables import Field, name, table_of
 from trainlab.errors import SpecError
@@ -43,11 +44,6 @@ class Origin(HandIn):
     """The digest of the records it was written from."""
     trainlab: str
     """The version that wrote it."""
-
-
-def read_origin(text: str) -> Origin:
-    """The origin from its JSON; ValueError where it is none."""
-    return TypeAdapter(Origin).validate_json(text)
 
 
 def read_notes(path: Path) -> str:
@@ -79,13 +75,12 @@ results have every section that no other part has."""
 
 def part_named(heading: str) -> str | None:
     """The part that a heading of the author's notes names, in any language, numbered or not."""
-    plain = normalize("NFKC", heading).strip().rstrip(":").strip().lower()
-    for text in (plain, NUMBERING.sub("", plain).strip()):
-        for part in PARTS:
-            for words in map(Words, LANGUAGES):
-                names = words(f"lab_{part}_names").split(words("list_comma"))
-                if text in (words(f"lab_{part}").lower(), *names):
-                    return part
+    plain = normalize("NFKC", heading).strip().rstrip(":").lower()
+    text = NUMBERING.sub("", plain).strip()
+    for part, words in product(PARTS, map(Words, LANGUAGES)):
+        names = words(f"lab_{part}_names").split(words("list_comma"))
+        if text in (words(f"lab_{part}").lower(), *names):
+            return part
     return None
 
 
@@ -142,12 +137,8 @@ def _plain(token: Token) -> str:
         else:
             text += child.content
     # A line break within Chinese text is no space between words.
-    lines = [line.strip() for line in text.splitlines()]
-    joined = lines[0] if lines else ""
-    for line in lines[1:]:
-        between_wide = joined[-1:] >= "\u2e80" and line[:1] >= "\u2e80"
-        joined += line if between_wide else f" {line}"
-    return joined
+    text = re.sub(r"(?<=[\u2e80-\uffff])\s*\n\s*(?=[\u2e80-\uffff])", "", text.strip())
+    return re.sub(r"\s*\n\s*", " ", text)
 
 
 def answer_sentences(data: RunData, words: Words) -> list[str]:
@@ -157,14 +148,11 @@ def answer_sentences(data: RunData, words: Words) -> list[str]:
 
 def drafted_notes(data: RunData, words: Words) -> str:
     """A notes file to fill in: a heading for each part, and the conclusion to edit."""
-    below = {
-        "discussion": [f"<!-- {words('lab_discussion_hint')} -->"],
-        "conclusion": answer_sentences(data, words),
-    }
+    below = {"discussion": [f"<!-- {words('lab_discussion_hint')} -->"]}
+    below["conclusion"] = answer_sentences(data, words)
     lines = [f"<!-- {words('lab_notes_hint')} -->"]
-    for part in PARTS:
-        if part != "appendix":
-            lines += [f"# {words(f'lab_{part}')}", *below.get(part, [])]
+    for part in [part for part in PARTS if part != "appendix"]:
+        lines += [f"# {words(f'lab_{part}')}", *below.get(part, [])]
     return "\n\n".join(lines) + "\n"
 
 
@@ -176,29 +164,22 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     """The same report in the form of a lab report, with what its author wrote where it belongs: before the
     sections of a part."""
     words, digests = Words(report.lang), run_digests(data.evidence.folder)
-    facts = {
-        "lab_author": hand_in.author,
-        "lab_id": hand_in.student_id,
-        "lab_course": hand_in.course,
-    }
-    byline = [words(key) + words("colon") + text for key, text in facts.items() if text]
-    label = words("lab_written_by", author=hand_in.author)
-    label = label if hand_in.author else words("lab_written_by_author")
-    placed = placed_notes(hand_in.notes)
-    taken = {section for sections in PARTS.values() for section in sections}
+    facts = (hand_in.author, hand_in.student_id, hand_in.course)
+    named = zip(("lab_author", "lab_id", "lab_course"), facts, strict=True)
+    byline = [words(key) + words("colon") + text for key, text in named if text]
+    key = "lab_written_by" if hand_in.author else "lab_written_by_author"
+    label, placed = words(key, author=hand_in.author), placed_notes(hand_in.notes)
+    part_of = {section: part for part, sections in PARTS.items() for section in sections}
+    inner = grouped(report.sections, lambda section: part_of.get(section.id, "results"))
     parts = []
-    for part, ids in PARTS.items():
-        own = (OwnText(label, tuple(placed[part])),) if part in placed else ()
-        inner = [
-            section
-            for section in report.sections
-            if section.id in ids or (part == "results" and section.id not in taken)
-        ]
+    for part in PARTS:
+        own = [OwnText(label, tuple(placed[part]))] if part in placed else []
         blocks: list[document.Block] = list(_purpose(data, words)) if part == "purpose" else []
         blocks += own
         # A section that is called like the part gives it its blocks rather than a heading of its own.
-        blocks += [block for section in inner if section.id == part for block in section.blocks]
-        nested = [section for section in inner if section.id != part]
+        of_part = inner.get(part, [])
+        blocks += [block for section in of_part if section.id == part for block in section.blocks]
+        nested = [section for section in of_part if section.id != part]
         if part == "method":
             nested.append(_digest_section(digests, words))
         if part == "discussion" and not own:
@@ -244,12 +225,9 @@ def _digest_section(digests: Digests, words: Words) -> Section:
     ]
     rows = [(words("lab_all_records"), digests.all), *digests.parts.items()]
     table = table_of(words("lab_digests_table"), fields, rows)
-    return Section(
-        "digests",
-        words("lab_digests"),
-        (
-            Paragraph(words("lab_digests_intro", number=digests.num_files)),
-            replace(table, is_code=True, is_sortable=True, num_shown=SHOWN_DIGESTS),
-            Listing(words("lab_digests_command"), COMMAND, "sh"),
-        ),
+    blocks = (
+        Paragraph(words("lab_digests_intro", number=digests.num_files)),
+        replace(table, is_code=True, is_sortable=True, num_shown=SHOWN_DIGESTS),
+        Listing(words("lab_digests_command"), COMMAND, "sh"),
     )
+    return Section("digests", words("lab_digests"), blocks)

@@ -12,6 +12,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
 from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, OwnText, Table
 from trainlab.errors import MissingExtraError, SpecError
@@ -24,10 +26,7 @@ from trainlab.words import WORDS, Words
 def labels_of(document: Document, words: Words) -> Callable[[Block], str]:
     """`Figure 1`, `Table 2`: what gives a figure or table its label, counted in reading order."""
     labels: dict[int, str] = {}
-    for key, kinds in (
-        ("figure_number", Figure | Drawing | Gallery),
-        ("table_number", Table),
-    ):
+    for key, kinds in (("figure_number", Figure | Drawing | Gallery), ("table_number", Table)):
         counted = (block for block in document.all_blocks() if isinstance(block, kinds))
         # By identity: two tables may be equal in every field.
         labels |= {id(block): words(key, number=n) for n, block in enumerate(counted, start=1)}
@@ -69,11 +68,9 @@ def embedded_font(document: Document) -> str:
     font.recalcTimestamp = False
     content = io.BytesIO()
     subset.save_font(font, content, options)
-    encoded = base64.b64encode(content.getvalue()).decode()
-    source = f"url(data:font/woff2;base64,{encoded}) format('woff2')"
-    return (
-        f"\n@font-face {{ font-family: 'Trainlab Report'; src: {source}; font-display: block; }}\n"
-    )
+    data = f"data:font/woff2;base64,{base64.b64encode(content.getvalue()).decode()}"
+    face = f"font-family: 'Trainlab Report'; src: url({data}) format('woff2'); font-display: block;"
+    return f"\n@font-face {{ {face} }}\n"
 
 
 def lacks_glyphs(document: Document) -> bool:
@@ -84,27 +81,18 @@ def lacks_glyphs(document: Document) -> bool:
     return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
 
 
-COLOUR_TYPES = {1: 0, 3: 2}
-"""By channels: grey, or red, green and blue."""
-
-
 def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
     """The picture pixel by pixel, grey or in colours, each `scale` pixels wide and high."""
-    step = picture.width * picture.channels
-    values, rows = picture.values, []
-    for start in range(0, len(values), step):
-        row = values[start : start + step]
-        pixels = [row[at : at + picture.channels] for at in range(0, step, picture.channels)]
-        # Each row begins with its filter: none.
-        rows += [b"\0" + b"".join(pixel * scale for pixel in pixels)] * scale
-    size, colour_type = (
-        (picture.width * scale, picture.height * scale),
-        COLOUR_TYPES[picture.channels],
-    )
+    values = np.frombuffer(picture.values, np.uint8)
+    pixels = values.reshape(picture.height, picture.width, picture.channels)
+    rows = pixels.repeat(scale, axis=0).repeat(scale, axis=1).reshape(picture.height * scale, -1)
+    # Each row begins with its filter: none.
+    filtered = np.pad(rows, ((0, 0), (1, 0))).tobytes()
+    size, colour_type = (picture.width * scale, picture.height * scale), picture.channels - 1
     png = b"\x89PNG\r\n\x1a\n"
     for kind, content in (
         (b"IHDR", struct.pack(">IIBBBBB", *size, 8, colour_type, 0, 0, 0)),
-        (b"IDAT", zlib.compress(b"".join(rows), 9)),
+        (b"IDAT", zlib.compress(filtered, 9)),
         (b"IEND", b""),
     ):
         check = struct.pack(">I", zlib.crc32(kind + content))
@@ -113,8 +101,6 @@ def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
 
 
 WIDTH = 520
-FALLBACK = "Helvetica, Arial, sans-serif"
-SCALE = 2.0
 CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
 
 
@@ -132,14 +118,11 @@ def picture_files(
     widths = widths or {}
     svgs = {drawing.id: drawing.svg for drawing in document.drawings()}
     svgs |= {one.id: picture(one, widths.get(one.id, WIDTH)) for one in document.figures()}
-    files = {
-        f"{name}.png" if in_pixels else f"{name}.svg": png_of(svg) if in_pixels else svg.encode()
-        for name, svg in svgs.items()
-    }
+    suffix, encoded = ("png", png_of) if in_pixels else ("svg", str.encode)
+    files = {f"{name}.{suffix}": encoded(svg) for name, svg in svgs.items()}
     for gallery in document.galleries():
         for number, item in enumerate(gallery.items):
-            side = max(item.picture.height, item.picture.width)
-            scale = max(1, small_side // side)
+            scale = max(1, small_side // max(item.picture.height, item.picture.width))
             files[file_of(gallery, number)] = png_of_picture(item.picture, scale)
     return files
 
@@ -156,8 +139,7 @@ def picture(figure: Figure, width: int = WIDTH) -> str:
 
 def png_of(svg: str) -> bytes:
     """The picture in pixels, with its glyphs drawn: for readers whose machine lacks the font."""
-    picture: bytes = _converter().svg_to_png(svg, scale=SCALE)
-    return picture
+    return bytes(_converter().svg_to_png(svg, scale=2.0))
 
 
 @cache
@@ -170,9 +152,10 @@ def _svg(spec: str, width: int) -> str:
         still["height"] = round(still["height"] * width / WIDTH)
     # Points that are there only to hover over have nothing to show here.
     still["layer"] = [layer for layer in still["layer"] if layer["mark"].get("opacity") != 0]
-    picture: str = _converter().vegalite_to_svg(still, VEGA_LITE)
-    # A viewer of Markdown lacks our font; without a fallback it would use its serif one.
-    return picture.replace(f'font-family="{FAMILY}"', f'font-family="{FAMILY}, {FALLBACK}"')
+    svg: str = _converter().vegalite_to_svg(still, VEGA_LITE)
+    # A viewer of Markdown lacks our font; without others to fall back to it would use its serif one.
+    family = f'font-family="{FAMILY}'
+    return svg.replace(f'{family}"', f'{family}, Helvetica, Arial, sans-serif"')
 
 
 @cache
@@ -208,9 +191,9 @@ class Chart:
         path = Path(path)
         if path.suffix not in (".svg", ".png"):
             raise SpecError([f"{path}: must end in .svg or .png"])
-        svg = self.svg()
+        content = self.svg().encode() if path.suffix == ".svg" else png_of(self.svg())
         with writing(path):
-            path.write_bytes(svg.encode() if path.suffix == ".svg" else png_of(svg))
+            path.write_bytes(content)
         return path
 
     def __repr__(self) -> str:

@@ -1,13 +1,14 @@
 """How to repeat a run, as a command and as a study file, and where its raw figures are."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from trainlab.analysis import tables
-from trainlab.analysis.document import Listing, Paragraph, Section
+from trainlab.analysis.document import Block, Listing, Paragraph, Section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.tables import table_of
 from trainlab.record.study_record import StudyRecord
@@ -20,13 +21,16 @@ from trainlab.words import Words
 
 def overridden_text(record: StudyRecord, study: Study, words: Words) -> str | None:
     """What was asked for otherwise than the study says, beside what it says; None where nothing was."""
+
+    def text(value: Any) -> str:
+        if value is None or isinstance(value, bool | int | float | str):
+            return words.setting(value)
+        if isinstance(value, dict):
+            return ", ".join(f"{name}={text(inner)}" for name, inner in value.items())
+        return words.listed(map(text, value))
+
     parts = [
-        words(
-            "overridden_part",
-            name=name,
-            now=_text(_used(study, name), words),
-            said=_text(said, words),
-        )
+        words("overridden_part", name=name, now=text(_used(study, name)), said=text(said))
         for name, said in record.overridden.items()
     ]
     return words("overridden", changes=words.listed(parts)) if parts else None
@@ -35,23 +39,14 @@ def overridden_text(record: StudyRecord, study: Study, words: Words) -> str | No
 def _used(study: Study, name: str) -> Any:
     """The levels of a factor, a setting, or a field of the study or of its measurement of cost."""
     for factor in (name, f"model.{name}"):
-        levels = [cell.levels[factor] for cell in study.cells if factor in cell.levels]
-        if levels:
+        if levels := [cell.levels[factor] for cell in study.cells if factor in cell.levels]:
             return list(dict.fromkeys(levels))
     outer, _, inner = name.partition(".")
     if outer == "cost":
-        return None if study.cost is None else getattr(study.cost, inner)
+        return getattr(study.cost, inner, None)
     if name in TrainSpec.model_fields:
         return getattr(study.settings, name)
     return study.settings.model.get(name, getattr(study, name, None))
-
-
-def _text(value: Any, words: Words) -> str:
-    if value is None or isinstance(value, bool | int | float | str):
-        return words.setting(value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_text(inner, words)}" for name, inner in value.items())
-    return words.listed(_text(item, words) for item in value)
 
 
 def study_file(study: Study) -> str:
@@ -92,12 +87,9 @@ def _shared(study: Study) -> dict[str, Any]:
     """The settings all cells have in common; all settings of the base where it is a cell itself. Those
     that have no effect in any cell are left out: a study that asks for them is refused."""
     base = study.settings.model_dump(mode="json", exclude=_unused(study))
-    if not study.all_cells[0].levels:
-        return base
-    cells = [cell.settings.model_dump(mode="json") for cell in study.all_cells]
-    return {
-        name: value for name, value in base.items() if all(cell[name] == value for cell in cells)
-    }
+    is_base = not study.all_cells[0].levels
+    cells = [] if is_base else [cell.settings.model_dump(mode="json") for cell in study.all_cells]
+    return {name: value for name, value in base.items() if all(c[name] == value for c in cells)}
 
 
 def _unused(study: Study) -> set[str]:
@@ -110,12 +102,11 @@ def _unused(study: Study) -> set[str]:
 
 def _own(cell: Cell, study: Study, shared: Mapping[str, Any]) -> dict[str, Any]:
     """A cell's levels, and its other settings that differ from the shared ones."""
-    outer = {name.partition(".")[0] for name in cell.levels}
-    settings = cell.settings.model_dump(mode="json", exclude=_unused(study))
+    known = {name.partition(".")[0] for name in cell.levels} | _unused(study)
     rest = {
         name: value
-        for name, value in settings.items()
-        if name not in outer and value != shared.get(name) and not isinstance(value, dict)
+        for name, value in cell.settings.model_dump(mode="json", exclude=known).items()
+        if value != shared.get(name) and not isinstance(value, dict)
     }
     return {**cell.levels, **rest}
 
@@ -134,13 +125,8 @@ def _lines(values: Mapping[str, Any]) -> Iterator[str]:
     """`name = value`; values that are not set are left out, since TOML has no null."""
     for name, value in values.items():
         if value is not None and value != {}:
-            yield f"{_key(name)} = {_value(value)}"
-
-
-def _key(name: str) -> str:
-    """Bare where TOML allows it, in quotes otherwise."""
-    is_bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if is_bare else _value(name)
+            key = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
+            yield f"{key} = {_value(value)}"
 
 
 def _value(value: Any) -> str:
@@ -187,39 +173,28 @@ FILES = {
 
 def repeat_section(data: RunData, words: Words) -> Section:
     """The command as given, the study as a file, and the versions."""
-    record = data.evidence.record
+    record, study = data.evidence.record, data.evidence.study
     pins = "\n".join(
         f"{package}=={version.partition('+')[0]}"
         for package, version in data.evidence.environment.packages.items()
         if package != "trainlab"
     )
-    changed = overridden_text(record, data.evidence.study, words)
-    study = data.evidence.study
-    intro, study_files = "repeat_intro_script", list[Listing]()
+    intro = "repeat_intro" if study.script is None else "repeat_intro_script"
+    blocks: list[Block] = [Paragraph(words(intro, version=record.trainlab))]
+    if (changed := overridden_text(record, study, words)) is not None:
+        blocks.append(Paragraph(changed))
+    blocks.append(Listing(words("repeat_command"), typed_command(record.command), "sh"))
     if study.script is None:  # of a script its command is all that a study file could say
-        intro, study_files = (
-            "repeat_intro",
-            [Listing(words("repeat_file"), study_file(study), "toml")],
-        )
-    return Section(
-        "repeat",
-        words("repeat"),
-        (
-            Paragraph(words(intro, version=record.trainlab)),
-            *([] if changed is None else [Paragraph(changed)]),
-            Listing(words("repeat_command"), typed_command(record.command), "sh"),
-            *study_files,
-            Listing(words("repeat_versions"), pins),
-        ),
-    )
+        blocks.append(Listing(words("repeat_file"), study_file(study), "toml"))
+    blocks.append(Listing(words("repeat_versions"), pins))
+    return Section("repeat", words("repeat"), tuple(blocks))
 
 
 def typed_command(command: str) -> str:
     """The command without the path of trainlab, which is another on every machine."""
     program, space, rest = command.partition(" ")
-    if PurePath(program).name not in ("trainlab", "__main__.py"):
-        return command
-    return f"trainlab{space}{rest}"
+    is_ours = PurePath(program).name in ("trainlab", "__main__.py")
+    return f"trainlab{space}{rest}" if is_ours else command
 
 
 def files_section(data: RunData, words: Words) -> Section:

@@ -1,15 +1,15 @@
 """Tables and bullets for the terminal: the same values that the other renderers draw."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from trainlab.analysis import document as blocks
-from trainlab.analysis.document import Bullets, Mark, Paragraph, Statements, Table
+from trainlab.analysis.document import Bullets, Mark, Paragraph, Statement, Statements, Table
 from trainlab.report.wrapping import wrapped
 from trainlab.words import Words
 
@@ -38,44 +38,32 @@ def print_blocks(console: Console, shown: Iterable[blocks.Block | None], words: 
             case Table():
                 console.print(terminal_table(block, width, words))
             case Bullets(items):
-                console.print(_bullets(items, width))
+                # Further lines of a text begin below its first.
+                for item in items:
+                    sign, style = MARKS[item.mark]
+                    text = _broken(item.text, width - 3).replace("\n", "\n   ")
+                    console.print(Text.assemble((f" {sign} ", style), text), soft_wrap=True)
             case Statements(items, is_lead):
-                _print_statements(console, items, width, is_lead, words)
+                for number, statement in enumerate(items):
+                    style = "bold" if is_lead and number == 0 else ""
+                    for line in _statement(statement, width, style, words):
+                        console.print(line, soft_wrap=True)
             case Paragraph(text):
                 console.print(Text(_broken(text, width)), highlight=False)
+
+
+def _statement(item: Statement, width: int, style: str, words: Words) -> Iterator[Text]:
+    for line in wrapped(item.text, width - 1):
+        yield Text(f" {line}", style)
+    if item.command and item.remark:
+        yield Text(f" {item.remark}{words('colon')}".rstrip(), "dim")
+    if item.command:  # on a line of its own, to be copied whole
+        yield Text(f"   {item.command}", "cyan")
 
 
 def _broken(text: str, width: int) -> str:
     """With its lines broken where Chinese may be, too."""
     return "\n".join(line for part in text.split("\n") for line in wrapped(part, width))
-
-
-def _bullets(items: Iterable[blocks.Bullet], width: int) -> RichTable:
-    """A sign before each text; further lines of a text begin below its first."""
-    grid = RichTable.grid()
-    grid.add_column()
-    # Without a blank to wrap at, as in Chinese, a line that is too long would lose its end.
-    grid.add_column(overflow="fold")
-    for item in items:
-        sign, style = MARKS[item.mark]
-        grid.add_row(Text(f" {sign} ", style), Text(_broken(item.text, width - 3)))
-    return grid
-
-
-def _print_statements(
-    console: Console, items: Iterable[blocks.Statement], width: int, is_lead: bool, words: Words
-) -> None:
-    """A sentence each; the command that would settle it stands on a line of its own, to be copied whole."""
-    for number, item in enumerate(items):
-        style = "bold" if is_lead and number == 0 else ""
-        for line in wrapped(item.text, width - 1):
-            console.print(Text(f" {line}", style), soft_wrap=True)
-        if item.command:
-            if item.remark:
-                console.print(
-                    Text(f" {item.remark}{words('colon')}".rstrip(), "dim"), soft_wrap=True
-                )
-            console.print(Text(f"   {item.command}", "cyan"), soft_wrap=True)
 
 
 def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
@@ -135,18 +123,15 @@ def _rich_table(table: Table, widths: Mapping[int, int]) -> RichTable:
     """These columns of it, each so wide."""
     rich_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, width in widths.items():
-        column = table.columns[number]
-        rich_table.add_column(
-            Text(column.heading),
-            justify="right" if column.is_number else "left",
-            overflow="fold",
-            width=width,
-        )
+        heading = table.columns[number].heading
+        justify: JustifyMethod = "right" if table.columns[number].is_number else "left"
+        rich_table.add_column(Text(heading), justify=justify, overflow="fold", width=width)
     for row in table.shown:
         entries = ((row.entries[number], width) for number, width in widths.items())
-        texts = (
-            Text(_broken(entry.text, width), MARKS[entry.mark][1] if entry.mark else "")
-            for entry, width in entries
+        rich_table.add_row(
+            *(
+                Text(_broken(entry.text, width), MARKS[entry.mark][1] if entry.mark else "")
+                for entry, width in entries
+            )
         )
-        rich_table.add_row(*texts)
     return rich_table
