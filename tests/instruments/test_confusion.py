@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -119,11 +120,8 @@ def test_the_diagonal_is_the_accuracy_whatever_the_engine(
 def test_kept_weights_are_those_that_the_counts_are_of(make_setup: MakeSetup) -> None:
     asked: dict[str, Any] = {"keep_best": True, "epochs": 6, "lr": 1.0, "optimizer": "sgd"}
     setup = make_setup(**asked)
-    halves = (
-        setup.dataset.train.part(torch.arange(40)),
-        setup.dataset.train.part(torch.arange(40, 80)),
-    )
-    data = Dataset("held", halves[0], setup.dataset.test, val=halves[1])
+    half, other = (setup.dataset.train.part(torch.arange(40) + first) for first in (0, 40))
+    data = Dataset("held", half, setup.dataset.test, val=other)
     setup = make_setup(workload=dataclasses.replace(setup.workload, data=data), **asked)
     (progress,) = done([setup])
     assert 0 < progress.best_epoch < 6, "or this shows nothing"
@@ -135,36 +133,25 @@ def test_kept_weights_are_those_that_the_counts_are_of(make_setup: MakeSetup) ->
 
 
 def next_letters() -> Workload:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table = nn.Embedding(9, 9)
-
-        def forward(self, letters: Tensor) -> Tensor:
-            return self.table(letters)
-
     letters = torch.randint(9, (20, 6), generator=torch.Generator().manual_seed(0))
     split = Split(letters[:, :-1], letters[:, 1:])
 
     def loss(outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
 
-    return Workload(
-        name="letters", model=Model, data=Dataset("d", split, split), loss=loss, metrics={}
-    )
-
-
-def own_step(tiny: Workload) -> Workload:
-    def step(model: nn.Module, batch: Any) -> Tensor:
-        return F.cross_entropy(model(batch[0]), batch[1])
-
-    return Workload(name="own", model=tiny.model, data=tiny.data, step=step)
+    data = Dataset("d", split, split)
+    model = partial(nn.Embedding, 9, 9)
+    return Workload(name="letters", model=model, data=data, loss=loss, metrics={})
 
 
 def test_what_has_no_classes_writes_nothing_and_says_nothing(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    for workload in (next_letters(), own_step(tiny)):
+    def step(model: nn.Module, batch: Any) -> Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    own_step = Workload(name="own", model=tiny.model, data=tiny.data, step=step)
+    for workload in (next_letters(), own_step):
         setup = make_setup(workload=workload, epochs=1, batch_size=5)
         done([setup])
         assert not setup.folder.confusion.exists()

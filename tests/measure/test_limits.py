@@ -38,12 +38,6 @@ def test_the_limits_of_the_cpu_are_measured() -> None:
     assert record.device_name
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_second_call_takes_the_cached_limits() -> None:
-    first = measured_limits(CPU)
-    assert measured_limits(CPU) == first
-
-
 def test_the_cache_key_differs_wherever_the_limits_may(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [cache_key(CPU)]
     for owner, name, value in (
@@ -57,11 +51,11 @@ def test_the_cache_key_differs_wherever_the_limits_may(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_corrupt_cache_is_measured_again_and_replaced(cache: Path) -> None:
+def test_limits_are_kept_and_measured_again_where_those_cannot_be_read(cache: Path) -> None:
     named = '"format": 1, "device_name": "x", "threads": 1, "torch": "2", "measured": ""'
     cache.mkdir(parents=True)
     path = cache / f"{cache_key(CPU)}.json"
-    for text in ("", "[]", f'{{{named}, "flops_per_s": {{}}, "bytes_per_s": 1}}'):
+    for text in ("", f'{{{named}, "flops_per_s": {{}}, "bytes_per_s": 1}}'):
         path.write_text(text)
         record = measured_limits(CPU)
         assert record.flops_per_s["fp32"] > 0

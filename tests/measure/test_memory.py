@@ -63,21 +63,13 @@ def test_what_an_mlp_saves_is_counted_as_by_hand(make_setup: MakeSetup, tiny: Wo
 def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:
-    class Widened(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(8, 3)
-
+    class Widened(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            logits: Tensor = self.layer(x)
-            return logits + torch.exp(x.new_zeros(len(x), 3, 1000)).mean(dim=2)
+            return super().forward(x) + torch.exp(x.new_zeros(len(x), 3, 1000)).mean(dim=2)
 
-    record = measure_memory(
-        make_setup(
-            workload=dataclasses.replace(tiny, model=Widened), optimizer="sgd", batch_size=10
-        ),
-        TRAIN,
-    )
+    workload = dataclasses.replace(tiny, model=lambda: Widened(8, 3))
+    setup = make_setup(workload=workload, optimizer="sgd", batch_size=10)
+    record = measure_memory(setup, TRAIN)
     wide = 10 * 3 * 1000 * 4
     logits = 10 * 3 * 4
     # The zeros and their exponentials, beside the logits; no gradients yet.
@@ -87,18 +79,16 @@ def test_the_peak_of_sgd_is_where_hand_counting_finds_it(
     assert record.gradient_bytes == WEIGHTS
 
 
-class Careless(nn.Module):
-    """A linear layer that takes and drops memory it does not need."""
+class Careless(nn.Linear):
+    """Takes and drops memory it does not need."""
 
     def __init__(self, num_bytes: int = 0) -> None:
-        super().__init__()
-        self.layer = nn.Linear(8, 3)
+        super().__init__(8, 3)
         self.num_bytes = num_bytes
 
     def forward(self, x: Tensor) -> Tensor:
         torch.empty(self.num_bytes, dtype=torch.uint8, device=x.device)
-        logits: Tensor = self.layer(x)
-        return logits
+        return super().forward(x)
 
 
 @pytest.mark.parametrize("spec", [TRAIN, INFERENCE], ids=["train", "inference"])

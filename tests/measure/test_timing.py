@@ -6,11 +6,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from training import MakeSetup
-from trainlab import Split
 from trainlab.measure.timing import measure
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
@@ -61,26 +59,20 @@ def test_inference_updates_nothing(make_setup: MakeSetup) -> None:
     assert all(p.grad is None for p in setup.model.parameters())
 
 
-class Slow(TorchDataset[tuple[torch.Tensor, torch.Tensor]]):
-    """Fetching a sample takes 4 ms."""
-
-    def __init__(self, split: Split) -> None:
-        self._split = split
-
-    def __len__(self) -> int:
-        return len(self._split)
-
-    def __getitem__(self, row: int) -> tuple[torch.Tensor, torch.Tensor]:
-        time.sleep(0.004)
-        return self._split.inputs[row], self._split.targets[row]
-
-
 def test_what_a_loader_costs_is_the_phase_of_the_data(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:
     batch_size = 8
+
+    class Slow(TensorDataset):
+        def __getitem__(self, row: int) -> tuple[torch.Tensor, ...]:
+            time.sleep(0.004)
+            return super().__getitem__(row)
+
     given = tiny.dataset("auto")
-    loader: DataLoader[Any] = DataLoader(Slow(given.train), 5, shuffle=True)
+    loader: DataLoader[Any] = DataLoader(
+        Slow(given.train.inputs, given.train.targets), 5, shuffle=True
+    )
     own = dataclasses.replace(tiny, data=dataclasses.replace(given, train=loader))
     record = measure(make_setup(workload=own, batch_size=batch_size), QUICK)
     assert record.batch_size == batch_size
