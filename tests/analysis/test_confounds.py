@@ -1,9 +1,12 @@
-"""Whatever differs beyond what was asked about is named."""
+"""Whatever differs beyond what was asked about is named; times of two machines are not compared."""
+
+from pathlib import Path
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.analysis.evidence import pooling_problems, run_confounds, trial_confounds
+from trainlab.analysis.evidence import gather, pooling_problems, run_confounds, trial_confounds
 from trainlab.plan import plan
 from trainlab.record.trial_record import TrialRecord
+from trainlab.spec import CostSpec
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -45,12 +48,9 @@ def test_an_optimizer_does_not_bring_another_learning_rate() -> None:
     assert named(record(), other, "optimizer", "lr") == []
 
 
-def test_what_a_setting_became_counts_not_how_it_was_asked() -> None:
+def test_what_a_setting_became_counts_and_other_settings_and_data_are_named_once() -> None:
     asked = record(settings={**record().settings, "device": "cpu", "threads": 1})
     assert named(record(), asked) == []
-
-
-def test_other_settings_and_other_data_are_named_once() -> None:
     settings = {**record().settings, "epochs": 9}
     data = DATA.model_copy(update={"is_subset": True, "num_train": 96})
     assert named(record(), record(settings=settings, data=data)) == [
@@ -69,3 +69,18 @@ def test_another_torch_is_named_between_runs() -> None:
         "git_dirty: False against True",
     ]
     assert pooling_problems(ENVIRONMENT, Fabricated().environment) == ()
+
+
+def test_cost_that_another_machine_measured_is_left_out_and_named(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, seeds=1, cost=CostSpec(processes=3))
+    run = Fabricated().write(tmp_path / "r", study)
+    other = run.write_environment(ENVIRONMENT.model_copy(update={"host": "spare"}))
+    moved = "cost-train-batch_size=1-process3"
+    assert gather(run).damaged == ()
+    trial = run.trial(moved).read()
+    run.trial(moved).write(trial.model_copy(update={"environment": other}))
+    evidence = gather(run)
+    told = [(one.trial, one.reason) for one in evidence.damaged]
+    reason = f"{moved}: measured on spare, most others on {ENVIRONMENT.host}"
+    assert told == [(moved, reason)]
+    assert {len(m.processes) for m in evidence.measured_in("train")} == {2, 3}

@@ -28,6 +28,12 @@ def test_shares_are_those_of_the_peaks_by_hand() -> None:
     assert (found.flops_per_s, found.bytes_per_s) == (750, 20)
     assert (found.compute_share, found.memory_share) == (0.75, 0.2)
     assert (found.near, found.precision) == ("compute", "fp32")
+    # Work of two precisions is held against the time that both need at least.
+    found = roofline({"fp32": 500, "tf32": 200}, 0, 2, A_GPU)
+    assert found.compute_share == pytest.approx((500 / 1000 + 200 / 2000) / 2)
+    assert (found.precision, found.flops_per_s) == ("fp32+tf32", 350)
+    with pytest.raises(RecordError, match=r"limits.json: has no tf32, only fp32, bf16"):
+        roofline({"tf32": 1}, 1, 1, A_CPU)
 
 
 def test_the_limit_with_the_larger_share_is_near_and_far_below_both_neither_is() -> None:
@@ -55,12 +61,6 @@ def test_the_peak_is_that_of_the_precision_the_work_may_run_in() -> None:
         ("convolution", "fp32", None, A_GPU, "fp32"),
     ):
         assert limiting_precision(kind, precision, tf32, machine) == expected, (kind, tf32)
-
-
-def test_work_of_two_precisions_is_held_against_the_time_that_both_need_at_least() -> None:
-    found = roofline({"fp32": 500, "tf32": 200}, 0, 2, A_GPU)
-    assert found.compute_share == pytest.approx((500 / 1000 + 200 / 2000) / 2)
-    assert (found.precision, found.flops_per_s) == ("fp32+tf32", 350)
 
 
 def gpu_step(*rows: LayerRow, **more: Any) -> Measurement:
@@ -99,13 +99,9 @@ def test_a_linear_layer_is_held_against_fp32_where_only_convolutions_may_use_tf3
     both = step_roofline(gpu_step(LINEAR, CONV))
     assert both is not None
     assert both.compute_share == pytest.approx(0.3 + 0.1)
-
-
-def test_the_optimizers_work_is_part_of_the_step() -> None:
-    """Three quarters of the memory's speed are not "neither", whoever moves the bytes."""
+    # The optimizer's work is part of the step: three quarters of the memory's speed are not "neither".
     work = WorkRecord(num_bytes=70), WorkRecord(num_bytes=5)
-    step = gpu_step(LINEAR, optimizer=work[0], between=work[1])
-    found = step_roofline(step)
+    found = step_roofline(gpu_step(LINEAR, optimizer=work[0], between=work[1]))
     assert found is not None
     assert (found.memory_share, found.near) == (pytest.approx(0.75), "memory")
 
@@ -116,8 +112,3 @@ def test_layers_share_the_bare_step_and_the_last_row_is_what_none_accounts_for()
     # 40 of 100 µs of the forward pass, which takes a second where it is not watched.
     assert texts["fc"] == ["Linear", "2x3", "", "0.0001", "400", "0", "40.0%", "compute 75%"]
     assert list(texts.values())[-1] == ["", "", "", "", "600", "0", "60.0%", ""]
-
-
-def test_a_precision_that_was_not_measured_is_told() -> None:
-    with pytest.raises(RecordError, match=r"limits.json: has no tf32, only fp32, bf16"):
-        roofline({"tf32": 1}, 1, 1, A_CPU)

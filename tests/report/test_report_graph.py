@@ -5,16 +5,17 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from rich_run import rich_run, row, run_data, section_of
+from rich_run import row, run_data, section_of
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.document import Drawing, Paragraph, Table
 from trainlab.analysis.network import BOX_H, BOX_W, Node, draw, network
 from trainlab.record.cost_record import LayerRow, NetworkRecord
-from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.report.pdf import FULL_WIDTH
 from trainlab.words import Words
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def made(rows: list[LayerRow]) -> list[Node]:
@@ -22,16 +23,21 @@ def made(rows: list[LayerRow]) -> list[Node]:
 
 
 def boxes(svg: str) -> list[tuple[float, float]]:
-    root = ET.fromstring(svg)  # noqa: S314  our own
-    found = root.iter("{http://www.w3.org/2000/svg}rect")
+    found = ET.fromstring(svg).iter(f"{SVG}rect")  # noqa: S314  our own
     return [(float(r.attrib["x"]), float(r.attrib["y"])) for r in found if r.get("class") == "box"]
 
 
-def test_a_chain_keeps_its_order_and_its_shares() -> None:
+def test_a_chain_keeps_its_order_and_its_shares_and_names_are_text_whatever_they_hold() -> None:
     graph = made([row("a", [-1]), row("b", [0]), row("c", [1])])
     assert [node.name for node in graph] == ["a", "b", "c"]
     assert [node.inputs for node in graph] == [(-1,), (0,), (1,)]
     assert [node.share for node in graph] == pytest.approx([0.1] * 3)
+
+    name = '<script>alert("x")</script>&'
+    svg = draw(made([row(name, [-1], type="<b>")]), Words("en"))
+    assert "<script" not in svg
+    titles = [one.text or "" for one in ET.fromstring(svg).iter(f"{SVG}title")]  # noqa: S314
+    assert titles[0].startswith(f"{name} <b>")
 
 
 def test_branches_stand_side_by_side_and_no_box_covers_another() -> None:
@@ -71,39 +77,24 @@ def test_a_flat_chain_of_many_layers_still_fits() -> None:
     assert all(max(node.inputs) < number for number, node in enumerate(graph))
 
 
-def test_names_are_text_whatever_they_hold() -> None:
-    name = '<script>alert("x")</script>&'
-    svg = draw(made([row(name, [-1], type="<b>")]), Words("en"))
-    assert "<script" not in svg
-    root = ET.fromstring(svg)  # noqa: S314  our own
-    titles = [one.text or "" for one in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles[0].startswith(f"{name} <b>")
-
-
 def test_boxes_without_times_have_names_shapes_and_parameters_alone() -> None:
     rows = [row("conv", [-1], type="Conv2d"), row("fc", [0])]
     svg = draw(network(rows), Words("en"))
-    root = ET.fromstring(svg)  # noqa: S314  our own
-    texts = ["".join(one.itertext()) for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    found = ET.fromstring(svg).iter(f"{SVG}text")  # noqa: S314  our own
+    texts = ["".join(one.itertext()) for one in found]
     assert texts == ["batch", "convConv2d", "16x32 · 1,056 parameters", "fcLinear", texts[-1]]
     assert "%" not in svg
     assert 'class="track"' not in svg
-
-
-def traced(folder: RunFolder) -> None:
-    """Adds the calls of the network to the first trial of each cell."""
-    for trial in folder.trials():
-        if trial.kind == "learn" and trial.seed == 1:
-            size = trial.settings["batch_size"]
-            rows = [row("conv", [-1], type="Conv2d"), row("fc", [0], output_shapes=[[size, 10]])]
-            folder.trial(trial.id).network.write(NetworkRecord(batch_size=size, rows=rows))
 
 
 def test_a_run_that_measured_no_cost_shows_its_network_without_times(tmp_path: Path) -> None:
     study = made_study(vary={"batch_size": [16, 64]}, seeds=2)
     folder = Fabricated().write(tmp_path / "run", study)
     assert "network" not in [section.id for section in report_of(run_data(folder)).sections]
-    traced(folder)
+    for trial in folder.trials():
+        size = trial.settings["batch_size"]
+        rows = [row("conv", [-1], type="Conv2d"), row("fc", [0], output_shapes=[[size, 10]])]
+        folder.trial(trial.id).network.write(NetworkRecord(batch_size=size, rows=rows))
     intro, drawing, table = section_of(report_of(run_data(folder)), "network").blocks
     assert isinstance(intro, Paragraph)
     assert intro.text.startswith("2 calls of layers and functions, 2,112 parameters")
@@ -113,16 +104,6 @@ def test_a_run_that_measured_no_cost_shows_its_network_without_times(tmp_path: P
     assert isinstance(table, Table)
     assert [column.heading for column in table.columns] == ["layer", "type", "output", "parameters"]
     assert [entry.text for entry in table.rows[1].entries] == ["fc", "Linear", "16x10", "1,056"]
-
-
-def test_layers_that_were_timed_are_shown_rather_than_those_that_were_only_called(
-    tmp_path: Path,
-) -> None:
-    folder = rich_run(tmp_path / "run")
-    traced(folder)
-    shown = repr(section_of(report_of(run_data(folder)), "network"))
-    assert "fc1" in shown
-    assert "conv" not in shown
 
 
 def test_letters_can_be_read_where_a_chain_fills_the_width_of_a_page() -> None:
