@@ -14,10 +14,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
-def test_there_is_a_notebook_for_each_lab() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["fashion_lab", "mnist_lab"]
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_committed_without_outputs(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)

@@ -131,38 +131,6 @@ def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(tmp_path: Path) -> No
         json.loads(line)
 
 
-@pytest.mark.parametrize(
-    ("extra", "file"),
-    [
-        ("'--no-tensorboard', '--log-every-steps', '1'", "curve.jsonl"),
-        ("'--tensorboard'", "tensorboard"),
-        ("'--no-tensorboard', '--log-every-steps', '1000', '--save-model'", "model.pt"),
-    ],
-)
-@pytest.mark.slow
-def test_a_full_disk_is_one_line_and_nothing_half_written(
-    extra: str, file: str, tmp_path: Path
-) -> None:
-    # A limit on file size is the same to a writer as a disk that fills up while it runs.
-    script = (
-        "import resource, signal, sys;"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));"
-        "sys.argv = ['trainlab', 'run', 'fashion-mlp', '--data', 'bundled', '--epochs', '1',"
-        f" '--out', 'r', {extra}];"
-        "from trainlab.cli import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 1, done.stderr
-    (told,) = [line for line in done.stdout.splitlines() if "failed: " in line]
-    assert f"{file}: cannot be written: File too large; free some space" in told
-    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
-    assert record["state"] == "failed"
-    assert not list((tmp_path / "r").rglob("*.part"))
-
-
 def test_data_is_listed_and_what_is_wrong_with_it_is_named(trainlab: Verb, tmp_path: Path) -> None:
     listed = trainlab("data", "list", TRAINLAB_CACHE=str(tmp_path)).stdout
     assert listed.count("not fetched yet") == 2

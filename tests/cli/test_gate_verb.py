@@ -15,7 +15,6 @@ from command import Verb
 from fabricate import ENVIRONMENT, Fabricated, made_study
 from torchless import Torchless
 from trainlab.spec import CostSpec
-from trainlab.workloads.workload import Workload
 
 Make = Callable[..., Path]
 
@@ -125,31 +124,3 @@ def test_what_is_refused_is_told_in_a_line_in_both_languages(
     blocked = ["gate", "new", "--against", "old", "--markdown", "no/such/place.md"]
     told = "--markdown no/such/place.md: cannot be written: No such file"
     torchless.refusal(blocked, told, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_real_pair_of_profiles_is_told_apart(tiny: Workload, tmp_path: Path) -> None:
-    """A model of eight times the width is slower on any machine; the same model is not twice as slow."""
-    cost = {"processes": 4, "budget_s": 0.3, "active_steps": 1, "trace_mb": 0, "extra_s": 0}
-    settings = {"device": "cpu", "threads": 1, "on": "inline", "batch_size": 50}
-
-    def measured(name: str, hidden: int) -> package.Run:
-        def model() -> Any:
-            from conftest import tiny_model
-
-            return tiny_model(hidden=hidden)
-
-        workload = Workload(
-            name="tiny", model=model, data=tiny.data, loss=tiny.loss, defaults=tiny.defaults
-        )
-        return package.profile(workload, out=tmp_path / name, **cost, **settings)
-
-    old, new = measured("old", 16), measured("new", 16)
-    found = package.gate(new, against=old, slower=0.9)
-    assert found.verdict != "fail", found
-    assert found.checks[0].num_run == 4
-    assert found.ratio is not None
-    wide = package.gate(measured("wide", 4096), against=old, slower=0.05)
-    assert wide.verdict == "fail", wide
-    assert wide.ratio is not None
-    assert wide.ratio > 1.5

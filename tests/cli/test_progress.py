@@ -112,11 +112,6 @@ def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path
         assert part in shown
 
 
-def test_what_looks_like_markup_is_shown_as_text(tmp_path: Path) -> None:
-    named = learned(LEARN[0], 1).model_copy(update={"metrics": {"train/[b]x": 0.5}})
-    assert "[b]x 0.5000" in played(on_terminal(160), tmp_path / "r", STUDY[0], named)
-
-
 def test_a_terminal_that_goes_away_does_not_disturb_the_trials(tmp_path: Path) -> None:
     class Gone(io.StringIO):
         lost: ClassVar[list[str]] = []

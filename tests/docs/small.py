@@ -91,23 +91,7 @@ def smaller(words: Sequence[str]) -> list[str]:
         added += SEEDS
     if "--max-seeds" in asked:
         added += ["--max-seeds", "3"]
-    return _last_of_each([*asked, *added])
-
-
-def _last_of_each(words: list[str]) -> list[str]:
-    """Of an option that is given twice, the later one alone; `--vary` and `--probe` are meant to be given
-    again."""
-    kept, place = list[list[str]](), dict[str, int]()
-    for word in words:
-        if word.startswith("--") or not kept or not kept[-1][0].startswith("--"):
-            kept.append([word])
-        else:
-            kept[-1].append(word)
-    for number, (option, *_) in enumerate(kept):
-        if option.startswith("--") and option not in ("--vary", "--probe"):
-            place[option] = number
-    last = [part for number, part in enumerate(kept) if place.get(part[0], number) == number]
-    return [word for part in last for word in part]
+    return [*asked, *added]
 
 
 def smaller_call(asked: Mapping[str, Any]) -> dict[str, Any]:

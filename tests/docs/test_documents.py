@@ -114,15 +114,6 @@ def test_options_in_backticks_exist() -> None:
             assert named <= everywhere | OPTIONS_OF_OTHERS, code
 
 
-def test_a_wrong_option_would_be_seen() -> None:
-    for line, told in (
-        ("run mnist-lab --sedes 3", ["run: --sedes"]),
-        ("show RUN --vary lr=1", ["show: --vary"]),
-        ("run mnist-lab --no-zero-grad", []),
-    ):
-        assert list(unknown_options(line.split())) == told
-
-
 def test_what_is_not_run_is_still_in_the_documents() -> None:
     shown = {command.text for command in ALL_COMMANDS}
     assert NOT_RUN.keys() - shown == set()

@@ -10,8 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from command import Verb
 from fabricate import Fabricated, made_study
@@ -109,12 +107,8 @@ def test_latex_compiles(made: RunFolder, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "document.pdf").stat().st_size > 1000
 
 
-@settings(max_examples=15)
-@given(st.text())
-def test_no_text_breaks_out_of_a_latex_table(text: str) -> None:
-    tex = escaped(text)
-    tex = re.sub(r"\\(text[a-z]+|ldots)\{\}|\$\\?[\w-]+\$|\{[\[\]]\}", "", tex)
-    assert not re.search(r"[\\{}&%$#_~^\[\]\n]", re.sub(r"\\[{}&%$#_]", "", tex))
+def test_no_text_breaks_out_of_a_latex_table() -> None:
+    assert escaped("a_b\n50% [x] \\input{y}") == (r"a\_b 50\% {[}x{]} \textbackslash{}input\{y\}")
 
 
 def trace(pid: int, start_us: float) -> dict[str, Any]:
