@@ -173,6 +173,9 @@ def test_the_varied_argument_and_what_follows_from_it_are_no_confounds(tmp_path:
     compared = [one for one in found if one.kind in ("effect", "cost")]
     assert {one.kind for one in compared} == {"effect", "cost"}
     assert [one.confounds for one in compared if one.confounds] == []
+    # Batches of a script make a series.
+    series = [one.cells for one in found if one.kind == "scaling"]
+    assert series == [("batch-size=16", "batch-size=64")]
 
 
 def test_what_else_was_seen_to_differ_is_a_confound(tmp_path: Path) -> None:
@@ -191,10 +194,3 @@ def test_what_else_was_seen_to_differ_is_a_confound(tmp_path: Path) -> None:
         assert effects
         for effect in effects:
             assert effect.endswith(f"Beware: these also differ: {text}.")
-
-
-def test_batches_of_a_script_make_a_series(tmp_path: Path) -> None:
-    found = findings(evidence_of(tmp_path, profile=True, learn=False, **VARY))
-    assert [one.cells for one in found if one.kind == "scaling"] == [
-        ("batch-size=16", "batch-size=64")
-    ]

@@ -12,7 +12,7 @@ from trainlab.analysis.metrics import limits_of
 from trainlab.analysis.overview import findings
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
-from trainlab.stats.means import SHARES, mean_of
+from trainlab.stats.means import SHARES
 
 
 def changed(**update: Any) -> dict[str, Any]:
@@ -20,7 +20,6 @@ def changed(**update: Any) -> dict[str, Any]:
 
 
 OTHER_TORCH = changed(packages={**ENVIRONMENT.packages, "torch": "2.10.0"})
-OTHER_TRAINLAB = changed(packages={**ENVIRONMENT.packages, "trainlab": "0.2.0"})
 
 
 def run(path: Path, name: str, told: dict[str, Any] | None = None, **question: Any) -> Evidence:
@@ -30,13 +29,8 @@ def run(path: Path, name: str, told: dict[str, Any] | None = None, **question: A
 
 def test_the_same_cells_are_compared_and_the_others_listed(tmp_path: Path) -> None:
     a = run(tmp_path, "a", vary={"lr": (0.1, 0.01, 0.5)}, seeds=6)
-    b = run(
-        tmp_path,
-        "b",
-        {"final": lambda t: {"test/accuracy": 0.8 + 0.001 * t.seed}},
-        vary={"lr": (0.01, 0.1, 0.7)},
-        seeds=6,
-    )
+    final = {"final": lambda t: {"test/accuracy": 0.8 + 0.001 * t.seed}}
+    b = run(tmp_path, "b", final, vary={"lr": (0.01, 0.1, 0.7)}, seeds=6)
     found = side_by_side(a, b)
     assert (found.only_a, found.only_b) == (("lr=0.5",), ("lr=0.7",))
     told = [(one.cell, one.subject, one.verdict) for one in found.learned]
@@ -50,16 +44,8 @@ def test_the_same_cells_are_compared_and_the_others_listed(tmp_path: Path) -> No
 def test_another_torch_other_data_and_other_settings_are_named(tmp_path: Path) -> None:
     subset = DATA.model_copy(update={"is_subset": True})
     a = run(tmp_path, "a")
-    b = run(
-        tmp_path,
-        "b",
-        {
-            **OTHER_TORCH,
-            "data": lambda t: subset,
-            "resolved": lambda t: {"threads": 4},
-        },
-        settings={"epochs": 5},
-    )
+    told = {"data": lambda t: subset, "resolved": lambda t: {"threads": 4}}
+    b = run(tmp_path, "b", OTHER_TORCH | told, settings={"epochs": 5})
     assert [str(one) for one in side_by_side(a, b).confounds] == [
         "threads: 1 against 4",
         "epochs: 2 against 5",
@@ -81,37 +67,26 @@ def cells_beside(a: Evidence, b: Evidence) -> list[str]:
     return [one.cell for one in side_by_side(a, b).learned if one.subject == "test/loss"]
 
 
-def test_cells_on_both_devices_are_compared_device_by_device(tmp_path: Path) -> None:
-    both = {"batch_size": (1, 4), "device": ("cpu", "cuda")}
-    a, b = (run(tmp_path, name, vary=both, seeds=1) for name in "ab")
-    assert cells_beside(a, b) == [
-        "batch_size=1,device=cpu",
-        "batch_size=1,device=cuda",
-        "batch_size=4,device=cpu",
-        "batch_size=4,device=cuda",
-    ]
-
-
-def test_a_laptops_cell_is_laid_beside_each_device_of_a_server(tmp_path: Path) -> None:
-    laptop = run(tmp_path, "a", vary={"batch_size": (1, 4)}, settings={"device": "cpu"}, seeds=1)
-    server = run(tmp_path, "b", vary={"batch_size": (1, 4), "device": ("cpu", "cuda")}, seeds=1)
+def test_cells_are_compared_device_by_device_and_a_laptops_with_each_of_a_server(
+    tmp_path: Path,
+) -> None:
+    sizes = {"batch_size": (1, 4)}
+    laptop = run(tmp_path, "a", vary=sizes, settings={"device": "cpu"}, seeds=1)
+    server, other = (
+        run(tmp_path, name, vary=sizes | {"device": ("cpu", "cuda")}, seeds=1) for name in "bc"
+    )
     told = [f"batch_size={size},device={device}" for size in (1, 4) for device in ("cpu", "cuda")]
-    assert cells_beside(laptop, server) == cells_beside(server, laptop) == told
+    for a, b in ((server, other), (laptop, server), (server, laptop)):
+        assert cells_beside(a, b) == told
     assert "device: cpu against cuda" in map(str, side_by_side(laptop, server).confounds)
 
 
 def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> None:
-    a, b = (
-        run(
-            tmp_path,
-            name,
-            {"step_ms": lambda trial, process, ms=ms: ms * (1 + 0.005 * process)},
-            cost=CostSpec(mode="both"),
-            learn=False,
-        )
-        for name, ms in (("a", 2.0), ("b", 1.0))
-    )
-    found = side_by_side(a, b).costs
+    def timed(name: str, ms: float) -> Evidence:
+        told = {"step_ms": lambda trial, process: ms * (1 + 0.005 * process)}
+        return run(tmp_path, name, told, cost=CostSpec(mode="both"), learn=False)
+
+    found = side_by_side(timed("a", 2.0), timed("b", 1.0)).costs
     assert [(one.cell, one.subject) for one in found] == [
         (cell, f"{mode}/sample_us")
         for mode in ("train", "inference")
@@ -161,11 +136,8 @@ def test_runs_that_must_not_be_pooled_are_refused_with_the_reason(tmp_path: Path
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         (OTHER_TORCH, {}, r"torch 2\.9\.0\+cpu against 2\.10\.0"),
         (changed(cpu="Another"), {}, "another machine: Made-up CPU against Another"),
-        (changed(git_commit="def"), {}, "other code: git commit abc against git commit def"),
         (changed(git_dirty=True), {}, "git commit abc against git commit abc with changes"),
         (changed(git_commit=None, git_dirty=None), {}, "git commit abc against not in git"),
-        (OTHER_TRAINLAB, {}, r"trainlab 0\.1\.0 against 0\.2\.0"),
-        ({}, {"vary": {"lr": (0.1, 0.2)}}, "their cells or settings differ"),
         ({}, {"settings": {"epochs": 5}}, "their cells or settings differ"),
         ({}, {"workload": "other"}, "tiny against other"),
         ({}, {"seeds": (3, 4)}, "seed 3 of lr=0.1 is in both"),
@@ -186,9 +158,5 @@ def test_a_share_that_is_told_in_per_cent_is_not_cut_off_at_1(tmp_path: Path) ->
     assert found.change == pytest.approx(5.0)
     assert found.interval is not None
     assert found.interval.low < 5.0 < found.interval.high
-    values = list(first.values("lr=0.1", "test/f1").values())
-    mean = mean_of(values, limits_of("test/f1", values))
-    assert mean is not None
-    assert mean.interval is not None
-    assert mean.interval.low < 80.0 < mean.interval.high
+    assert limits_of("test/f1", [80.0, 80.3]).high > 80.3
     assert limits_of("test/f1", [0.8, 0.9]) == SHARES

@@ -33,6 +33,10 @@ def first(record: WatchedRecord, cores: int = 2, source: str = SOURCE) -> Hypoth
     return hypotheses_of(record, cores=cores, source=source)[0]
 
 
+def limits(record: WatchedRecord) -> dict[str, Hypothesis]:
+    return {one.limit: one for one in hypotheses_of(record, cores=2, source=SOURCE)}
+
+
 COMPUTE = {"forward": 2.0, "backward": 4.0, "optimizer": 0.5, "other": 0.1}
 
 
@@ -43,8 +47,7 @@ def test_parts_leave_out_the_first_steps_and_count_tests() -> None:
     assert parts["evaluation"] == pytest.approx(2.0)
     assert parts["between"] == pytest.approx(0.1)
 
-
-def test_a_record_with_too_few_updates_gives_nothing() -> None:
+    # A record with too few updates gives nothing.
     record = seen(COMPUTE, steps_ms={"forward": [1.0, 1.0]})
     assert hypotheses_of(record, cores=2, source="") == ()
 
@@ -60,8 +63,7 @@ def test_an_optimizer_is_blamed_only_where_it_is_not_fused() -> None:
     slow = [OptimizerRow(name="AdamW", lr=0.1, code="loop", num_steps=1)]
     found = first(seen(COMPUTE | {"optimizer": 9.0}, optimizers=slow))
     assert (found.limit, found.changes, found.text) == ("optimizer", ("fused",), "AdamW")
-    fused = hypotheses_of(seen(COMPUTE | {"optimizer": 9.0}), cores=2, source=SOURCE)
-    assert "optimizer" not in {one.limit for one in fused}
+    assert "optimizer" not in limits(seen(COMPUTE | {"optimizer": 9.0}))
     other = [OptimizerRow(name="Adadelta", lr=0.1, code="auto", num_steps=1)]
     found = first(seen(COMPUTE | {"optimizer": 9.0}, optimizers=other))
     assert found.changes == ()
@@ -110,8 +112,7 @@ def test_a_small_batch_is_made_larger_by_the_scripts_own_argument() -> None:
     found = first(seen(COMPUTE, batch_size=2), source="")
     assert found.changes == ()
     assert found.reason == "no_argument"
-    large = hypotheses_of(seen(COMPUTE), cores=2, source=SOURCE)
-    assert "batch_size" not in {one.limit for one in large}
+    assert "batch_size" not in limits(seen(COMPUTE))
 
 
 def test_threads_are_doubted_where_they_do_not_fit_the_cores() -> None:
@@ -122,8 +123,7 @@ def test_threads_are_doubted_where_they_do_not_fit_the_cores() -> None:
     ):
         found = first(seen(COMPUTE, threads=threads), cores=cores)
         assert (found.limit, found.changes) == ("threads", changes)
-    fit = hypotheses_of(seen(COMPUTE, threads=2), cores=2, source=SOURCE)
-    assert "threads" not in {one.limit for one in fit}
+    assert "threads" not in limits(seen(COMPUTE, threads=2))
 
 
 def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors() -> None:
@@ -132,12 +132,10 @@ def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors()
         GrowingRow(name="losses", entries=1.0, tensor_bytes=4),
         GrowingRow(name="history", entries=1.0, tensor_bytes=900_000),
     ]
-    found = hypotheses_of(seen(COMPUTE, memory=memory, growing=growing), cores=2, source=SOURCE)
-    leak = next(one for one in found if one.limit == "memory")
+    leak = limits(seen(COMPUTE, memory=memory, growing=growing))["memory"]
     assert (leak.changes, leak.text) == (("drop=history",), "history")
     assert leak.number == pytest.approx(1e6)
-    found = hypotheses_of(seen(COMPUTE, memory=memory), cores=2, source=SOURCE)
-    assert next(one for one in found if one.limit == "memory").reason
+    assert limits(seen(COMPUTE, memory=memory))["memory"].reason
 
 
 def test_the_most_promising_are_chosen_and_one_where_none_promises_anything() -> None:

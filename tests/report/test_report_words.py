@@ -3,6 +3,7 @@
 import ast
 import re
 import string
+from itertools import product
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -101,26 +102,21 @@ def test_every_code_of_a_record_has_words() -> None:
         assert {f"{start}_{name}" for name in names} <= WORDS.keys()
 
 
-def test_the_font_has_every_character_of_the_words() -> None:
-    fonts = pytest.importorskip("fontTools.ttLib", reason="needs trainlab[report]")
-    known = fonts.TTFont(font_folder() / REGULAR).getBestCmap()
+def test_the_font_has_every_character_of_the_words_is_small_and_brings_its_licence() -> None:
+    fonts, folder = pytest.importorskip("fontTools.ttLib"), font_folder()
+    known = fonts.TTFont(folder / REGULAR).getBestCmap()
     told = {character for texts in WORDS.values() for text in texts for character in text}
     assert {c for c in told if ord(c) not in known} == set(), "run scripts/make_report_fonts.py"
-
-
-def test_the_fonts_are_small_and_bring_their_licence() -> None:
-    folder = font_folder()
     assert sum(path.stat().st_size for path in folder.glob("*.otf")) < 2.5e6
     assert "SIL OPEN FONT LICENSE" in (folder / "LICENSE-OFL").read_text()
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_every_probe_has_a_meaning(lang: str) -> None:
-    for quantity in QUANTITIES:
-        for reducer in (*REDUCERS, "histogram(0,1,2)", "my.py:f"):
-            meaning = Words(lang).probe_meaning(quantity, reducer, "7")
-            assert meaning.endswith("." if lang == "en" else "。")
-            assert meaning[0].isupper() or lang == "zh"
+def test_every_probe_has_a_meaning() -> None:
+    reducers = (*REDUCERS, "histogram(0,1,2)", "my.py:f")
+    for lang, quantity, reducer in product(LANGUAGES, QUANTITIES, reducers):
+        meaning = Words(lang).probe_meaning(quantity, reducer, "7")
+        assert meaning.endswith("." if lang == "en" else "。")
+        assert meaning[0].isupper() or lang == "zh"
 
 
 # Words of our own that readers had to learn; the field has words for these things.
@@ -173,23 +169,17 @@ def banned_in(text: str, lang: str) -> list[str]:
     ]
 
 
-def test_no_text_has_a_word_of_our_own() -> None:
+def test_no_text_and_no_report_has_a_word_of_our_own() -> None:
     for key, (english, chinese) in WORDS.items():
         assert banned_in(english, "en") + banned_in(chinese, "zh") == [], key
         if key not in HOVER:
             assert not re.search(r"\bhover", english, re.IGNORECASE)
             assert "悬停" not in chinese
-
-
-def test_no_report_has_a_word_of_our_own() -> None:
     for path in GOLDEN:
         lang = "zh" if path.name.endswith("zh.md") else "en"
         lines = path.read_text().splitlines()
         assert {line: banned for line in lines if (banned := banned_in(line, lang))} == {}
-
-
-def test_the_list_finds_what_it_is_there_for() -> None:
-    assert banned_in("Time per batch: median bare step of {cell}", "en")
+    # The list finds what it is there for.
     assert banned_in("95 % of cells", "en")
     assert banned_in("各组的开销", "zh")
     assert not banned_in("{cell}: 6.6× faster per sample [95% CI 6.2 to 7.0]", "en")
