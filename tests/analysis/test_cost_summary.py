@@ -56,13 +56,13 @@ def test_units_on_hand_worked_numbers() -> None:
     assert found.first_step_ms == 900
     assert (found.num_steps, found.num_processes, found.num_warmup_steps) == (16, 2, 2)
     assert found.unstable is None
-
-
-def test_a_sample_is_a_process_not_a_step() -> None:
-    few = summed([record([10.0] * 8), record([12.0] * 8)]).step_ms
-    many = summed([record([10.0] * 800), record([12.0] * 800)]).step_ms
+    # A sample is a process, not a step.
+    few, many = (summed([record([10.0] * n), record([12.0] * n)]).step_ms for n in (8, 800))
     assert few == many
     assert few.value == pytest.approx(math.sqrt(120))
+    alone = summed([record([10.0, 12.0, 11.0])])
+    assert alone.step_ms == Estimate(pytest.approx(11.0))
+    assert (alone.epoch_s.low, alone.samples_per_s.high, alone.unstable) == (None, None, None)
 
 
 def test_a_time_that_is_not_known_well_says_by_how_much_and_why() -> None:
@@ -86,13 +86,6 @@ def test_a_time_that_is_not_known_well_says_by_how_much_and_why() -> None:
     # Symptoms alone are no reason to doubt a time that is known well.
     noisy = [record([10.0, 20.0, 10.0] * 5, load=others) for _ in range(3)]
     assert summarise(noisy, [10.0, 10.1, 10.2]).unstable is None
-
-
-def test_a_single_process_has_no_interval() -> None:
-    found = summed([record([10.0, 12.0, 11.0])])
-    assert found.step_ms == Estimate(pytest.approx(11.0))
-    assert found.sample_us == Estimate(pytest.approx(220.0))
-    assert (found.epoch_s.low, found.samples_per_s.high, found.unstable) == (None, None, None)
 
 
 def test_an_epoch_is_what_its_steps_add_up_to() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabricate import DATA, Fabricated, confusion, made_study, operator
+from fabricate import Fabricated, confusion, made_study, operator
 from trainlab.analysis.document import Document, Section
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import RunData
@@ -165,6 +165,3 @@ def _step(ms: float, faults: int) -> ColdStep:
         libraries_loaded=None,
         device_allocations=None,
     )
-
-
-SUBSET = DATA.model_copy(update={"is_subset": True})

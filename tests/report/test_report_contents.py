@@ -1,23 +1,17 @@
 """The report as a value: what it says, in which order, and that its numbers are the records'."""
 
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.cells import cell_len
 from rich.console import Console
-from rich_run import SUBSET, rich_report, rich_run, run_data, section_of
+from rich_run import rich_run, run_data, section_of
 
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.cost import cost_table
-from trainlab.analysis.document import (
-    Document,
-    Entry,
-    Paragraph,
-    Statements,
-    Table,
-)
+from trainlab.analysis.document import Document, Entry, Paragraph, Statements, Table
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.method import Overhead, overhead_text
 from trainlab.record.run_folder import RunFolder
@@ -54,9 +48,11 @@ def test_every_id_is_there_once_and_the_answer_has_at_most_five_lines_that_lead_
         assert links <= {one.id for section in report.sections for one in section.with_inner()}
 
 
-def test_a_study_without_cost_has_no_sections_about_it(tmp_path: Path) -> None:
-    folder = Fabricated().write(tmp_path / "run", made_study(vary={"lr": [0.1, 0.01]}))
+def test_a_study_without_cost_has_no_sections_about_it_and_a_subset_is_told(tmp_path: Path) -> None:
+    made = Fabricated(data=lambda trial: DATA.model_copy(update={"is_subset": True}))
+    folder = made.write(tmp_path / "run", made_study(vary={"lr": [0.1, 0.01]}))
     report = report_of(run_data(folder))
+    assert any("subset of tiny" in notice.text for notice in report.notices)
     told = [section.id for section in report.sections]
     assert told == ["answer", "environment", "learning", "comparison", "method", "repeat", "files"]
 
@@ -80,32 +76,22 @@ def test_trials_that_went_wrong_appear_as_what_they_are_and_notes_do_not_hide_am
     assert not any("TensorBoard" in row.entries[3].text for row in trouble.rows)
 
 
-def test_a_subset_is_never_passed_off_as_the_full_set(tmp_path: Path) -> None:
-    report = rich_report(tmp_path / "run", data=lambda trial: SUBSET)
-    assert any("subset of tiny" in notice.text for notice in report.notices)
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
+def test_the_study_file_asks_for_the_same_cells(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    for asked in (
         {"vary": {"batch_size": [1, 16], "lr": [0.1, 1e-5]}},
-        {"vary": {"lr": [0.1, 0.01]}, "design": "one-at-a-time"},
         {"vary": {"lr": [0.1]}, "cells": ({"optimizer": "sgd", "hidden": 3},), "design": "grid"},
         {"probes": (probe_of("relu,fc1:grad_input:sq_sum"), probe_of("*:activation:histogram@9"))},
         {"title": 'a "quoted"\nline \\ and é 图', "targets": {"test/accuracy": 0.5}},
-    ],
-)
-def test_the_study_file_asks_for_the_same_cells(tmp_path: Path, asked: dict[str, object]) -> None:
-    study = made_study(**asked)
-    path = tmp_path / "study.toml"
-    path.write_text(study_file(study), encoding="utf-8")
-    question = read_question(path)
-    again = [cell.settings for cell in layout_of(question, {}, ("hidden",))[0]]
-    # A list beside a grid begins with what all its cells share; a level is all a grid can write out.
-    assert all(cell.settings in again for cell in study.all_cells)
-    assert question.title == study.title
-    assert question.targets == study.targets
-    assert question.probes == study.probes
+    ):
+        study = made_study(**asked)
+        path.write_text(study_file(study), encoding="utf-8")
+        question = read_question(path)
+        again = [cell.settings for cell in layout_of(question, {}, ("hidden",))[0]]
+        # A list beside a grid begins with what all its cells share; a level is all a grid writes out.
+        assert all(cell.settings in again for cell in study.all_cells)
+        told = (question.title, question.targets, question.probes)
+        assert told == (study.title, study.targets, study.probes)
 
 
 def test_the_command_is_told_without_where_trainlab_is_installed() -> None:
@@ -132,15 +118,13 @@ def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
     assert texts.count("Beware: these also differ: data.num_train: 960 against 96.") == 1
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_terminal_cuts_nothing_off_a_table(reports: Reports, width: int) -> None:
-    console, words = Console(file=io.StringIO(), width=width), Words("zh")
-    tables = tables_of(reports["zh"])
+def test_the_terminal_cuts_nothing_off_a_table(reports: Reports) -> None:
+    words, tables = Words("zh"), tables_of(reports["zh"])
     assert len(tables) > 8
-    for table in tables:
-        console.file = io.StringIO()
+    for width, table in itertools.product((80, 120), tables):
+        console = Console(file=io.StringIO(), width=width)
         print_blocks(console, [table], words)
-        lines = console.file.getvalue().splitlines()
+        lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
         assert max(map(cell_len, lines)) <= width
         shown = "".join("".join(lines).split())
         columns = [n for n, c in enumerate(table.columns) if width >= 100 or not c.is_extra]
