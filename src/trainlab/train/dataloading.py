@@ -79,10 +79,9 @@ class LoadedBatches(Batches):
     def gather(self, piece: Fetch) -> Batch:
         """Of batches that follow each other, from the workers."""
         epoch, place = piece
-        is_in_turn = epoch is self._taken and place == self._next
-        if epoch is self._taken and not is_in_turn and self.is_cut:
-            return epoch.fetch(place)
-        if not is_in_turn:
+        if (epoch, place) != (self._taken, self._next):
+            if epoch is self._taken and self.is_cut:
+                return epoch.fetch(place)
             self._coming = iter(())  # its workers end before others begin
             self._taken, self._next, self._coming = epoch, place, epoch.coming(place)
         self._next += 1

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from heapq import nsmallest
 
 import torch
 from torch import Tensor, nn
@@ -142,7 +143,7 @@ def confusion_of(batches: Iterable[Scores | None]) -> ConfusionRecord | None:
     has no scores of classes, a target was none of the classes, or a score was not a number."""
     counts: Tensor | None = None
     num_samples, are_probabilities = 0, False
-    worst: list[Mistake] = []
+    worst: list[tuple[float, float, int, int, int]] = []
     for batch in batches:
         if batch is None:
             return None
@@ -160,39 +161,25 @@ def confusion_of(batches: Iterable[Scores | None]) -> ConfusionRecord | None:
             return None
         counts += torch.bincount(targets * number + said, minlength=number**2).view(number, number)
         chances = scores if are_probabilities else scores.softmax(dim=-1)
-        worst = _worst(worst, chances, said, targets, num_samples)
+        worst = nsmallest(MOST_MISTAKES, [*worst, *_mistakes(chances, said, targets, num_samples)])
         num_samples += len(targets)
     if counts is None:
         return None
-    rows = tuple(tuple(row) for row in counts.tolist())
-    return ConfusionRecord(num_samples=num_samples, counts=rows, worst=tuple(worst))
-
-
-def _worst(
-    before: list[Mistake], chances: Tensor, said: Tensor, targets: Tensor, num_before: int
-) -> list[Mistake]:
-    """The worst mistakes of what came before and of a batch."""
-    rows = (said != targets).nonzero()[:, 0]
-    sure = chances[rows, said[rows]].clamp(0, 1)
-    if len(rows) > MOST_MISTAKES:
-        # A few more than are kept: of equal ones the least likely truth comes first.
-        limit = sure.topk(MOST_MISTAKES).values[-1]
-        rows, sure = rows[sure >= limit], sure[sure >= limit]
-    right = chances[rows, targets[rows]].clamp(0, 1)
-    columns = (one.tolist() for one in (rows, targets[rows], said[rows], sure, right))
-    found = [
-        Mistake(
-            index=num_before + row,
-            true=true,
-            said=taken,
-            said_probability=share,
-            true_probability=rest,
-        )
-        for row, true, taken, share, rest in zip(*columns, strict=True)
-        if share == share  # not of scores that are all infinite
-    ]
-    every = sorted(
-        [*before, *found],
-        key=lambda one: (-one.said_probability, one.true_probability, one.index),
+    mistakes = (
+        Mistake(index=row, true=true, said=said, said_probability=-sure, true_probability=right)
+        for sure, right, row, true, said in worst
     )
-    return every[:MOST_MISTAKES]
+    rows = tuple(tuple(row) for row in counts.tolist())
+    return ConfusionRecord(num_samples=num_samples, counts=rows, worst=tuple(mistakes))
+
+
+def _mistakes(
+    chances: Tensor, said: Tensor, targets: Tensor, num_before: int
+) -> Iterator[tuple[float, float, int, int, int]]:
+    """Those of a batch, to be sorted: the surest first, of equal ones the one with the least likely truth.
+    Minus the probability of the class said, that of the true one, the sample's number, both classes."""
+    # Scores that are all infinite have no probabilities.
+    rows = ((said != targets) & ~chances.isnan().any(dim=1)).nonzero()[:, 0]
+    sure, right = (chances[rows, one[rows]].clamp(0, 1) for one in (said, targets))
+    columns = (-sure, right, rows + num_before, targets[rows], said[rows])
+    return zip(*(column.tolist() for column in columns), strict=True)

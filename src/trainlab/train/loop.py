@@ -150,13 +150,12 @@ def _run_epoch(
 def _is_best(progress: Progress, epoch: int, val_loss: float) -> bool:
     """Whether the validation loss is lower than ever; then it is remembered. The first epoch is, until
     one comes whose loss is finite."""
-    if not math.isfinite(val_loss):
-        is_first, progress.best_epoch = progress.best_epoch == 0, progress.best_epoch or epoch
-        return is_first
-    if progress.best_val_loss is not None and not val_loss < progress.best_val_loss:
-        return False
-    progress.best_epoch, progress.best_val_loss = epoch, val_loss
-    return True
+    best, is_finite = progress.best_val_loss, math.isfinite(val_loss)
+    is_lowest = is_finite and (best is None or val_loss < best)
+    if is_lowest or progress.best_epoch == 0:
+        progress.best_epoch, progress.best_val_loss = epoch, val_loss if is_finite else None
+        return True
+    return False
 
 
 def _stop_if_in_vain(member: Member, epoch: int) -> None:

@@ -202,8 +202,7 @@ class Setup:
         model.register_forward_pre_hook(
             lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
         )
-        with torch.no_grad():
-            own(model, self.test_batches.sample(), *(({},) if takes_carried(own) else ()))
+        _run_as_in_test(self.workload, model, self.test_batches.sample())
         if not calls:
             raise WorkloadError("the workload calls parts of its model, not the whole")
         return calls[0]
@@ -303,14 +302,8 @@ def _give_shapes(model: nn.Module, workload: Workload, batch: Any) -> None:
     """To the parameters of torch's lazy modules, as `nn.LazyLinear`, by one forward pass as in a test, so
     that nothing else changes. They are drawn as all others are: it must run where the model's own weights
     are drawn, on the CPU."""
-    own = workload.evaluate or workload.step
     was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        if own is None:
-            model(workload.prepare(batch[0]))
-        else:
-            own(model, batch, *(({},) if takes_carried(own) else ()))
+    _run_as_in_test(workload, model.eval(), batch)
     model.train(was_training)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if has_no_shape(tensor):
@@ -319,3 +312,12 @@ def _give_shapes(model: nn.Module, workload: Workload, batch: Any) -> None:
                 f"{where}: has no shape after a batch, must get one in a forward pass of the test; "
                 "give its layer a size"
             )
+
+
+def _run_as_in_test(workload: Workload, model: nn.Module, batch: Any) -> None:
+    own = workload.evaluate or workload.step
+    with torch.no_grad():
+        if own is None:
+            model(workload.prepare(batch[0]))
+        else:
+            own(model, batch, *(({},) if takes_carried(own) else ()))

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Any, Protocol, runtime_checkable
@@ -174,15 +175,14 @@ class Workload:
         if self.metrics is NOT_GIVEN:
             own = {} if self.loss is None else {"accuracy": accuracy}
             object.__setattr__(self, "metrics", own)
-        for name, rule in _MAPPINGS.items():
-            if not isinstance(given := getattr(self, name), Mapping):
-                problem = f"{name}: is a {type(given).__name__}, must be a mapping from {rule}"
-                raise WorkloadError(f"{self.name}: {problem}")
-        for problem in (*self._misfits(), *self._contradictions()):
+        for problem in chain(self._misfits(), self._contradictions()):
             raise WorkloadError(f"{self.name}: {problem}")
 
     def _misfits(self) -> Iterator[str]:
         """Fields that are not what is due there."""
+        for name, rule in _MAPPINGS.items():
+            if not isinstance(mapping := getattr(self, name), Mapping):
+                yield f"{name}: is a {type(mapping).__name__}, must be a mapping from {rule}"
         if isinstance(self.model, nn.Module):
             kind = type(self.model).__name__
             remedy = f"give what makes one, as model={kind} or model=lambda: {kind}(...)"
@@ -260,7 +260,6 @@ class Workload:
         """What a study needs to know of it."""
         parameters = inspect.signature(self.model).parameters
         takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-        defaults = {name: one.default for name, one in parameters.items()}
         own = filter(None, (self.loss, self.step, self.evaluate, self.update))
         of_loss = [named_parameters(one, 2) for one in own]
         of_data: tuple[str, ...] | None = ()
@@ -271,7 +270,7 @@ class Workload:
             self.defaults,
             None if takes_any else tuple(parameters),
             tuple(self.metrics),
-            {name: one for name, one in defaults.items() if isinstance(one, Scalar)},
+            {n: one.default for n, one in parameters.items() if isinstance(one.default, Scalar)},
             higher_is_better=directions(self.metrics),
             loss_parameters=None
             if None in of_loss
