@@ -5,7 +5,7 @@ The oracles keep all tensors with torch's own hooks and reduce them in float64. 
 
 import dataclasses
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -46,30 +46,20 @@ class Convolutions(nn.Module):
         return self.last(F.relu(self.conv2(hidden)).amax((2, 3)))
 
 
-class Block(nn.Module):
+class Block(nn.Linear):
     """x + f(x): its input has two ways through it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(8, 8)
-
     def forward(self, inputs: Tensor) -> Tensor:
-        return inputs + torch.tanh(self.inner(inputs)) * inputs
+        return inputs + torch.tanh(super().forward(inputs)) * inputs
 
 
-class Blocks(nn.Module):
+def blocks() -> nn.Module:
     """Containers whose inputs are used several times inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.blocks = nn.Linear(8, 8), nn.Sequential(Block(), Block())
-        self.last = nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(self.blocks(self.first(inputs)))
+    inner = nn.Sequential(Block(8, 8), Block(8, 8))
+    return nn.Sequential(nn.Linear(8, 8), inner, nn.Linear(8, 3))
 
 
-MODELS = {**ZOO, "Convolutions": Convolutions, "Blocks": Blocks}
+MODELS = {**ZOO, "Convolutions": Convolutions, "Blocks": blocks}
 OF_CALLS = ("activation", "pre_activation", "grad_output", "grad_input")
 
 
@@ -246,20 +236,16 @@ def test_a_functions_gradients_are_those_of_its_own_call(
 class ParameterKeeper(Instrument):
     """Keeps gradients and weights of every step."""
 
-    def __init__(self) -> None:
-        self.grad: list[Tensor] = []
-        self.weight: list[Tensor] = []
-
     def trial_begins(self, view: TrialView) -> None:
         self._parameter = view.model.get_parameter("0.weight")
-        self.weight.append(self._parameter.detach().double().clone())
+        self.grad: list[Any] = []
+        self.weight = [self._parameter.detach().double()]
 
     def phase_ends(self, phase: Phase) -> None:
         if phase == "backward":
-            assert self._parameter.grad is not None
-            self.grad.append(self._parameter.grad.double().clone())
+            self.grad.append(self._parameter.grad.double())  # type: ignore[union-attr]
         elif phase == "optimizer":
-            self.weight.append(self._parameter.detach().double().clone())
+            self.weight.append(self._parameter.detach().double())
 
 
 def test_weights_gradients_and_updates_are_those_of_the_optimizer(make_setup: MakeSetup) -> None:
@@ -278,16 +264,12 @@ def test_weights_gradients_and_updates_are_those_of_the_optimizer(make_setup: Ma
 def test_a_layer_stands_for_its_parameters_and_a_tied_one_counts_once(
     zoo_setup: MakeSetup,
 ) -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
-            self.two.weight = self.one.weight
+    def tied() -> nn.Module:
+        layers = {"one": nn.Linear(8, 8), "two": nn.Linear(8, 8), "last": nn.Linear(8, 3)}
+        layers["two"].weight = layers["one"].weight
+        return nn.Sequential(OrderedDict(layers))
 
-        def forward(self, inputs: Tensor) -> Tensor:
-            return self.last(self.two(self.one(inputs)))
-
-    lines, _ = probed(zoo_setup(Tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
+    lines, _ = probed(zoo_setup(tied, epochs=1), "two,type=Linear:grad:norm", "*.bias:grad:norm")
     found = [line.layer for line in lines if line.probe.startswith("two")]
     assert found == ["one.weight", "one.bias", "two.bias", "last.weight", "last.bias"]
     assert [line.layer for line in lines[5:]] == ["one.bias", "two.bias", "last.bias"]
@@ -409,9 +391,8 @@ def test_a_function_of_the_users_own_is_averaged_over_a_period(
     make_setup: MakeSetup, tmp_path: Path
 ) -> None:
     path = own_file(tmp_path, "def biggest(values):\n    return values.abs().max()")
-    lines, _ = probed(
-        make_setup(epochs=1), f"0:activation:{path}:biggest", f"0:activation:{path}:biggest@step"
-    )
+    probes = [f"0:activation:{path}:biggest{every}" for every in ("", "@step")]
+    lines, _ = probed(make_setup(epochs=1), *probes)
     steps = [line.value or 0 for line in lines if line.every == "step"]
     (epoch,) = [line.value for line in lines if line.every == "epoch"]
     assert epoch == pytest.approx(sum(steps) / 11, rel=1e-12)
