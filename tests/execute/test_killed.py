@@ -31,43 +31,27 @@ dropping = Workload(name="dropping", model=Dropping, data=data, loss=F.cross_ent
 """
 ASKED = f"""
     own_work.py:dropping --engine graphed,lanes --epochs 4 --seeds 3 --batch-size 4 --jobs {JOBS}
-    --device cpu --threads 1 --log-every-steps 5 --no-tensorboard --no-report --quiet
+    --device cpu --threads 1 --log-every-steps 5 --no-tensorboard
     --profile --weights trained --mode train --processes 1 --extra-s 0 --budget-s 0.1
     --cost-warmup-steps 2 --active-steps 2 --trace-mb 0
 """.split()
 """Learn trials by themselves and in lanes, and cost trials that need the weights of some."""
 
 
-class Driver:
+def driver(folder: Path, *words: str) -> "subprocess.Popen[bytes]":
     """`trainlab run` or `trainlab resume` in a process of its own."""
-
-    def __init__(self, folder: Path, *words: str) -> None:
-        self._log = (folder / "log").open("a")
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "trainlab", *words],
-            cwd=folder,
-            env={**os.environ, VARIABLE: "0"},
-            stdout=self._log,
-            stderr=self._log,
-        )
-
-    def family(self) -> list[psutil.Process]:
-        """It and all that it has started, the youngest last."""
-        own = psutil.Process(self.process.pid)
-        return [own, *own.children(recursive=True)]
-
-    def end(self) -> int:
-        code = self.process.wait(timeout=300)
-        self._log.close()
-        return code
+    command = [sys.executable, "-P", "-m", "trainlab", *words, "--no-report", "--quiet"]
+    return subprocess.Popen(command, cwd=folder, env={**os.environ, VARIABLE: "0"})
 
 
-def until(driver: Driver, has_come: Callable[[], bool]) -> list[psutil.Process]:
-    """Waits for something that must come before the driver's end; who there is then."""
+def until(process: "subprocess.Popen[bytes]", has_come: Callable[[], bool]) -> list[psutil.Process]:
+    """Waits for something that must come before the driver's end; it and all that it has started by then,
+    the youngest last."""
     while not has_come():
-        assert driver.process.poll() is None, "it has ended by itself"
+        assert process.poll() is None, "it has ended by itself"
         time.sleep(0.01)
-    return driver.family()
+    own = psutil.Process(process.pid)
+    return [own, *own.children(recursive=True)]
 
 
 @pytest.mark.slow
@@ -75,7 +59,7 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
     tiny_file: Path, tmp_path: Path, trainlab: Verb
 ) -> None:
     tiny_file.write_text(tiny_file.read_text() + OWN)
-    trainlab("run", *ASKED, "--out", "whole")
+    trainlab("run", *ASKED, "--no-report", "--quiet", "--out", "whole")
     run, whole = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "whole")
 
     def trains() -> bool:
@@ -85,17 +69,17 @@ def test_a_study_that_is_killed_and_resumed_has_the_curves_of_an_undisturbed_one
         cost = (trial for trial in run.trials() if trial.kind == "cost")
         return any(trial.state == "running" for trial in cost)
 
-    driver = Driver(tmp_path, "run", *ASKED, "--out", "run")
-    until(driver, trains)[-1].kill()
-    family = until(driver, measures)
+    first = driver(tmp_path, "run", *ASKED, "--out", "run")
+    until(first, trains)[-1].kill()
+    family = until(first, measures)
     for victim in (family[-1], family[0]):
         with suppress(psutil.NoSuchProcess):
             victim.kill()
-    driver.end()
+    first.wait(timeout=300)
     assert not psutil.wait_procs(family[1:], timeout=120)[1], "processes outlived their driver"
     learned = [trial for trial in run.trials() if trial.kind == "learn"]
     finished = {trial.id: trial.attempt for trial in learned if trial.is_finished}
-    assert Driver(tmp_path, "resume", "run", "--no-report", "--quiet").end() == 0
+    assert driver(tmp_path, "resume", "run").wait(timeout=300) == 0
     assert curves(run) == curves(whole)
     assert {trial.state for trial in run.trials()} == {"done"}
     assert [trial.id for trial in run.trials()] == [trial.id for trial in whole.trials()]

@@ -33,26 +33,16 @@ def test_a_run_folder_is_named_after_study_and_time_and_never_reused(
         create_run(tmp_path, "mnist", NOW)
 
 
-def test_a_record_from_a_later_version_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    folder = TrialFolder(tmp_path / "t")
+def test_a_record_that_is_none_of_ours_is_told_with_its_place(tmp_path: Path) -> None:
+    folder, later = TrialFolder(tmp_path / "t"), FORMAT + 1
     folder.write(TRIAL)
-    value = read_json(folder.trial_file) | {"format": FORMAT + 1}
-    write_json(folder.trial_file, value)
-    with pytest.raises(
-        RecordError, match=f"format {FORMAT + 1}, this trainlab reads up to {FORMAT}"
+    for change, told in (
+        ({"format": later}, f"format {later}, this trainlab reads up to {FORMAT}; update it"),
+        ({"seed": "x"}, r"trial\.json: seed: .*integer"),
     ):
-        folder.read()
-
-
-def test_a_record_changed_by_hand_is_told_with_its_place(tmp_path: Path) -> None:
-    folder = TrialFolder(tmp_path / "t")
-    folder.write(TRIAL)
-    write_json(folder.trial_file, read_json(folder.trial_file) | {"seed": "x"})
-    with pytest.raises(RecordError, match=r"trial\.json: seed: .*integer"):
-        folder.read()
-
-
-def test_a_broken_json_file_is_our_error(tmp_path: Path) -> None:
+        write_json(folder.trial_file, read_json(folder.trial_file) | {"format": FORMAT} | change)
+        with pytest.raises(RecordError, match=told):
+            folder.read()
     for text in ("{", "[1]", "\x00", '{"format": ', '{"x": ' + 10_000 * "["):
         (tmp_path / "study.json").write_text(text)
         with pytest.raises(RecordError, match=r"study\.json: (is not JSON|holds a list)"):

@@ -13,8 +13,12 @@ import signal
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from trainlab.errors import TrainlabError
+from trainlab.execute import launch
+from trainlab.execute.cluster import Preflight, Share
+from trainlab.execute.signals import signals_interrupt
 from trainlab.machine.processes import end_with_parent
 from trainlab.record.run_folder import RunFolder
 
@@ -22,20 +26,19 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 """Schedulers set it too, not always as we want it."""
 
 
-def run_share(text: str) -> int:
+def run_share(share: Share) -> int:
     """Runs what is left of a share; 130 where a signal ended it."""
-    from trainlab.execute import launch
-    from trainlab.execute.signals import signals_interrupt
-
+    # Before torch is imported: libraries read it when they are loaded.
+    os.environ.pop(THREADS_VARIABLE, None)
+    if share.threads is not None:
+        os.environ[THREADS_VARIABLE] = str(share.threads)
     try:
         with signals_interrupt():
             launch.prepare()  # it imports torch while this process does
 
-            from trainlab.execute.cluster import Share
             from trainlab.execute.executors import LocalExecutor
             from trainlab.train.loader import Loader
 
-            share = Share.model_validate_json(text)
             executor = LocalExecutor(Loader(), trial_timeout_s=share.trial_timeout_s)
             with closing(executor):
                 executor.run(RunFolder(Path(share.run)), share.left(), lambda: False)
@@ -44,45 +47,39 @@ def run_share(text: str) -> int:
     return 0
 
 
-def answer_preflight(text: str) -> str:
-    """The devices of this machine, or the problems, as JSON."""
-    from trainlab.execute.cluster import Preflight
+def answer_preflight(asked: Preflight) -> dict[str, Any]:
+    """The devices of this machine, or the problems."""
     from trainlab.execute.preflight import preflight
     from trainlab.train.loader import Loader
     from trainlab.workloads.user_code import mistake_in
 
-    asked = Preflight.model_validate_json(text)
     try:
-        devices = preflight(asked.study, Loader(), each_device=asked.each_device)
+        return {"devices": preflight(asked.study, Loader(), each_device=asked.each_device)}
     except TrainlabError as error:
-        return json.dumps({"problems": str(error).split("\n")})
+        return {"problems": str(error).splitlines()}
     except Exception as error:
         if (failure := mistake_in(error)) is None:
             raise
-        return json.dumps({"problems": [failure.mistake]})
-    return json.dumps({"devices": devices})
+        return {"problems": [failure.mistake]}
 
 
 def main() -> int:
     """Does what its arguments say, where and with what the driver finds modules."""
     end_with_parent(by=signal.SIGTERM)
-    is_preflight = sys.argv[1] == "preflight"
-    text = sys.stdin.read() if is_preflight else Path(sys.argv[2]).read_text(encoding="utf-8")
-    asked = json.loads(text)
-    if Path(asked["folder"]).is_dir():
-        os.chdir(asked["folder"])
-    sys.path += [place for place in asked["path"] if place not in sys.path]
-    if is_preflight:
-        answers = os.fdopen(os.dup(1), "w")
+    asked: Share | Preflight
+    if sys.argv[1] == "preflight":
+        asked = Preflight.model_validate_json(sys.stdin.read())
+    else:
+        asked = Share.model_validate_json(Path(sys.argv[2]).read_text(encoding="utf-8"))
+    if Path(asked.folder).is_dir():
+        os.chdir(asked.folder)
+    sys.path += [place for place in asked.path if place not in sys.path]
+    if isinstance(asked, Share):
+        return run_share(asked)
+    with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what the user's code prints is no answer
-        answers.write(answer_preflight(text) + "\n")
-        answers.close()
-        return 0
-    # Before torch is imported: libraries read it when they are loaded.
-    os.environ.pop(THREADS_VARIABLE, None)
-    if asked["threads"] is not None:
-        os.environ[THREADS_VARIABLE] = str(asked["threads"])
-    return run_share(text)
+        print(json.dumps(answer_preflight(asked)), file=answers)
+    return 0
 
 
 if __name__ == "__main__":
