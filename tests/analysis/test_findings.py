@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from analysed import EN, ends, evidence, of_kind
 
-from fabricate import DATA, QUIET, Fabricated, made_study, operator
+from fabricate import DATA, QUIET, Fabricated, made_study
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.overview import findings
@@ -53,16 +53,6 @@ def test_a_planted_difference_is_found_with_its_size(tmp_path: Path) -> None:
     study = LR.model_copy(update={"margins": {"test/accuracy": 0.01}})
     (effect,) = of_kind("effect", evidence(tmp_path / "m", study, final=shifted("", 0.0, 0.001)))
     assert (effect.verdict, effect.numbers["margin"]) == ("equivalent", 0.01)
-
-
-def test_comparisons_of_a_metric_are_decided_as_one_family(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01, 0.001, 0.0001)}, seeds=2)
-    effects = of_kind("effect", evidence(tmp_path, study))
-    assert [(one.subject, one.numbers["family"]) for one in effects] == [
-        *[("test/accuracy", 6)] * 6,
-        *[("test/loss", 6)] * 6,
-        *[("train/loss", 6)] * 6,
-    ]
 
 
 def test_training_without_resets_is_a_finding_of_its_own(tmp_path: Path) -> None:
@@ -141,22 +131,6 @@ def test_cells_of_which_no_seed_ended_well_cannot_be_compared(tmp_path: Path) ->
     assert gone.numbers == {**counts, "median_step": 7}
 
 
-def test_time_to_quality_counts_who_never_got_there_and_leaves_out_who_was_stopped(
-    tmp_path: Path,
-) -> None:
-    study = made_study(seeds=4, targets={"test/accuracy": 0.85, "test/loss": 0.1})
-    found = evidence(
-        tmp_path,
-        study,
-        final=lambda t: {"test/accuracy": 0.8 if t.seed == 1 else 0.9, "test/loss": 0.4},
-        state=lambda t: "interrupted" if t.seed == 4 else "done",
-    )
-    accuracy, loss = of_kind("time_to_target", found)
-    reached = {"target": 0.85, "num_reached": 2, "median_epoch": 1, "median_s": 1.0}
-    assert (accuracy.n, accuracy.numbers) == (3, reached)
-    assert (loss.n, loss.numbers["num_reached"], loss.numbers["median_s"]) == (3, 0, None)
-
-
 def slower(by: float, spread: float, floor: float) -> Any:
     """Steps of processes: `lr=0.01` slower by a share, the A/A pair apart by a share."""
 
@@ -217,50 +191,6 @@ def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -
     trained = {"learn": True, "cost": CostSpec(processes=3, weights="trained")}
     (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.0), trained))
     assert cost.verdict == "different"
-
-
-def by_batch(path: Path, **told: Any) -> Evidence:
-    study = made_study(vary={"batch_size": (1, 4, 16)}, learn=False, cost=CostSpec(mode="both"))
-    return evidence(path, study, **told)
-
-
-def test_time_per_batch_is_split_into_a_fixed_part_and_one_per_sample(tmp_path: Path) -> None:
-    found = by_batch(tmp_path, step_ms=lambda t, _: 2.0 + 0.1 * t.settings.batch_size)
-    train, inference = of_kind("scaling", found)
-    assert (train.subject, inference.subject) == ("train/step_ms", "inference/step_ms")
-    assert train.numbers["fixed_ms"] == pytest.approx(2.0)
-    assert train.numbers["per_sample_us"] == pytest.approx(100.0)
-    assert train.numbers["enough"] == pytest.approx(80.0)
-    assert train.numbers["fit"] == "fits"
-    assert train.n == 3
-
-
-def test_operators_the_optimizers_share_and_memory_are_followed_over_batches(
-    tmp_path: Path,
-) -> None:
-    def rows(trial: Trial) -> list[Any]:
-        size = trial.settings.batch_size
-        return [operator("aten::addmm", 25.0 * size), operator("aten::copy_", 100.0)]
-
-    def phases_ms(trial: Trial) -> dict[str, float]:
-        return {"forward": 1.0, "optimizer": 1.0 if trial.settings.batch_size == 1 else 0.25}
-
-    found = by_batch(tmp_path, rows=rows, phases_ms=phases_ms)
-    top = of_kind("top_operator", found)[0]
-    assert (top.subject, top.levels) == ("aten::addmm", (1, 16))
-    assert top.numbers == {
-        "of_mode": "train",
-        "share_a": 0.025,
-        "share_b": 0.4,
-        "first_a": "aten::copy_",
-        "first_share_a": 0.1,
-        "share_of": "step",
-    }
-    grown = [(one.levels, one.numbers["time"]) for one in of_kind("operator_growth", found)]
-    assert grown == [((1, 4), 4.0), ((4, 16), 4.0)] * 2
-    assert of_kind("optimizer_share", found)[0].numbers == {"share_a": 0.5, "share_b": 0.2}
-    memory = [(one.levels, one.numbers["ratio"]) for one in of_kind("memory", found)]
-    assert memory == [((1, 4), 4), ((1, 16), 16), ((4, 16), 4)] * 2
 
 
 def test_batches_are_only_laid_in_a_row_where_all_else_is_equal(tmp_path: Path) -> None:

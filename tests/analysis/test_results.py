@@ -10,7 +10,7 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import findings
 from trainlab.analysis.results import epoch_table, tidy_table, trial_table, write_results
 from trainlab.lab import Run
-from trainlab.record.run_folder import RunFolder, TrialFolder
+from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 
 
@@ -25,31 +25,19 @@ def folder(tmp_path: Path) -> RunFolder:
 
 def test_a_tidy_row_per_trial_and_metric_has_its_unit(folder: RunFolder) -> None:
     table = tidy_table(gather(folder))
-    first = table[table.trial == "learn-lr=0.1-seed1"].set_index("metric")
-    assert dict(first["value"]) == {
-        "train/loss": 0.3,
-        "test/loss": 0.4,
-        "test/accuracy": 0.9,
-        "total_s": 2.0,
-        "train_s_per_epoch": 0.75,
-    }
-    assert dict(first["unit"])["total_s"] == "s"
-    timed = table[table.trial == "cost-train-lr=0.1-process1"].set_index("metric")
-    assert {name: (row.value, row.unit) for name, row in timed.iterrows()} == {
-        "step_ms": (2.0, "ms"),
-        "sample_us": (31.25, "us"),
-        "epoch_s": (0.03, "s"),
-        "samples_per_s": (32000.0, "1/s"),
-    }
-    assert set(timed["lr"]) == {"0.1"}
-    watched = table[table.trial == "cost-train-lr=0.1-layers"]
-    assert list(zip(watched.metric, watched.value, watched.unit, strict=True)) == [
-        ("peak_mib", 64.0, "MiB")
-    ]
-
-
-def test_a_trial_that_did_not_end_well_is_seen_and_has_no_values(folder: RunFolder) -> None:
-    table = tidy_table(gather(folder))
+    trained = {"train/loss": (0.3, ""), "test/loss": (0.4, ""), "test/accuracy": (0.9, "")}
+    trained |= {"total_s": (2.0, "s"), "train_s_per_epoch": (0.75, "s")}
+    timed = {"step_ms": (2.0, "ms"), "sample_us": (31.25, "us"), "epoch_s": (0.03, "s")}
+    timed |= {"samples_per_s": (32000.0, "1/s")}
+    for trial, values in (
+        ("learn-lr=0.1-seed1", trained),
+        ("cost-train-lr=0.1-process1", timed),
+        ("cost-train-lr=0.1-layers", {"peak_mib": (64.0, "MiB")}),
+    ):
+        own = table[table.trial == trial].set_index("metric")
+        assert {name: (row.value, row.unit) for name, row in own.iterrows()} == values
+        assert set(own["lr"]) == {"0.1"}
+    # A trial that did not end well is seen and has no values.
     gone = table[table.trial == "learn-lr=0.01-seed2"]
     assert set(gone.state) == {"diverged"}
     assert set(gone.metric) == {"train/loss", "test/loss", "test/accuracy"}
@@ -57,9 +45,7 @@ def test_a_trial_that_did_not_end_well_is_seen_and_has_no_values(folder: RunFold
     wide = trial_table(gather(folder)).set_index("trial")
     assert len(wide) == len(folder.study().trials)
     assert wide.loc["cost-train-lr=0.01-process1", "state"] == "pending"
-    assert (
-        wide.loc[wide.state != "done", ["test/accuracy", "total_s", "step_ms"]].isna().all().all()
-    )
+    assert wide[wide.state != "done"][["test/accuracy", "total_s", "step_ms"]].isna().all().all()
 
 
 def test_the_second_of_an_a_a_pair_and_trained_weights_have_rows_of_their_own(
@@ -104,11 +90,8 @@ def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
 def test_levels_read_as_users_write_them_and_a_device_stands_beside_its_name(
     tmp_path: Path,
 ) -> None:
-    study = made_study(
-        design="one-at-a-time",
-        vary={"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,), "device": ("cuda",)},
-        seeds=1,
-    )
+    vary = {"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,), "device": ("cuda",)}
+    study = made_study(design="one-at-a-time", vary=vary, seeds=1)
     made = Fabricated(resolved=lambda t: {"device_name": "NVIDIA H200"})
     table = trial_table(gather(made.write(tmp_path / "r", study))).set_index("cell")
     assert table.loc["base", ["zero_grad", "lr", "model.hidden"]].to_list() == ["true", "0.001", ""]
@@ -143,19 +126,6 @@ def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: 
     home = waiting.trial("learn-lr=0.1-seed1")
     home.write(home.read().model_copy(update={"state": "failed"}))
     assert set(waiting.results()["state"]) == {"failed", "pending"}
-
-
-def test_epochs_are_the_lines_of_that_kind_however_they_are_spaced(tmp_path: Path) -> None:
-    home = TrialFolder(tmp_path)
-    assert home.epochs() == []
-    place = '"step": 1, "samples": 1, "train_s": 1, "test_s": 1, "time_s": 1}'
-    kinds = (
-        '"kind": "step", "epoch": 1',
-        '"kind":"epoch","epoch":1',
-        '"kind": "epoch", "epoch": 2',
-    )
-    home.curve_file.write_text("".join(f"{{{kind}, {place}\n" for kind in kinds))
-    assert [line["epoch"] for line in home.epochs()] == [1, 2]
 
 
 def test_a_level_that_a_spreadsheet_would_run_is_quoted(tmp_path: Path) -> None:

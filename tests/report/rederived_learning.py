@@ -67,12 +67,8 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
             verdict, widths, confidence = "equivalent", made["widths_90"], 0.90
             if failed[0] != failed[1]:
                 withheld, verdict, widths, confidence = True, "cannot tell", made["widths"], 0.95
-        interval = tuple(
-            Within(*sorted((value + sign * widths[0], value + sign * widths[1])))
-            for sign in (-1, 1)
-        )
+        interval, numbers["p"] = _ends(value, widths), _near(made["p"])
         numbers["std"] = made["std"]
-        numbers["p"] = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
         numbers["detectable"] = _detectable(made)
         if (a == b).all():
             interval, verdict, numbers["p"] = None, "identical", None
@@ -95,6 +91,16 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
         "diverged_b": failed[1],
     }
     return Expected(numbers, len(seeds), interval, verdict)
+
+
+def _ends(value: float, widths: tuple[float, float]) -> tuple[Within, ...]:
+    """Of an interval of which simulation leaves a little open."""
+    return tuple(Within(*sorted(value + sign * width for width in widths)) for sign in (-1, 1))
+
+
+def _near(p: float) -> Within:
+    """Of a simulation."""
+    return Within(0.7 * p - 0.004, 1.3 * p + 0.004)
 
 
 def _detectable(made: Json) -> Within:
@@ -199,13 +205,9 @@ def trend(run: RawRun, found: Finding) -> Expected:
 def _decided(made: Json | None, numbers: Json) -> Expected:
     """A trend or an interaction, with the interval and verdict of its family."""
     assert made is not None
-    ends = tuple(
-        Within(*sorted(made["value"] + sign * width for width in made["widths"]))
-        for sign in (-1, 1)
-    )
-    p = Within(0.7 * made["p"] - 0.004, 1.3 * made["p"] + 0.004)
     verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
-    return Expected(numbers | {"p": p}, made["n"], ends, verdict)
+    ends = _ends(made["value"], made["widths"])
+    return Expected(numbers | {"p": _near(made["p"])}, made["n"], ends, verdict)
 
 
 def _lack_of_fit(x: np.ndarray, values: np.ndarray) -> float:
@@ -272,13 +274,8 @@ def interaction(run: RawRun, found: Finding) -> Expected:
         rows.append({cell: 1.0, levels[one]: -1.0, levels[other]: -1.0, levels[first]: 1.0})
         index = len(rows) - 1 if cell == found.cells[1] else index
     made = family(table, rows, _resolution(run, found.subject))[index]
-    numbers = {
-        "other_factor": found.numbers["other_factor"],
-        "change_a": found.numbers["change_a"],
-        "change_b": found.numbers["change_b"],
-        "difference": made["value"] if made else None,
-    }
-    return _decided(made, numbers)
+    said = {name: found.numbers[name] for name in ("other_factor", "change_a", "change_b")}
+    return _decided(made, {**said, "difference": made["value"] if made else None})
 
 
 def sampling(run: RawRun, found: Finding) -> Expected:
@@ -288,13 +285,9 @@ def sampling(run: RawRun, found: Finding) -> Expected:
     value = float(max(means))
     share = (value * size + 2) / (size + 4)
     half = 1.96 * math.sqrt(2 * share * (1 - share) / size)
-    numbers = {
-        "num_samples": size,
-        "value": value,
-        "half_width": half,
-        "half_width_difference": half * math.sqrt(2),
-    }
-    return Expected(numbers, size)
+    numbers = {"num_samples": size, "value": value}
+    halves = {"half_width": half, "half_width_difference": half * math.sqrt(2)}
+    return Expected(numbers | halves, size)
 
 
 def confused_classes(run: RawRun, found: Finding) -> Expected:
@@ -359,12 +352,8 @@ def diverged(run: RawRun, found: Finding) -> Expected:
     ended = run.learned(found.cells[0]).values()
     gone = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
     steps = [step for step in gone if step is not None]
-    numbers = {
-        "num_diverged": len(gone),
-        "num_in_training": len(steps),
-        "num_in_test": gone.count(None),
-        "median_step": np.median(steps),
-    }
+    numbers = {"num_diverged": len(gone), "num_in_training": len(steps)}
+    numbers |= {"num_in_test": gone.count(None), "median_step": np.median(steps)}
     return Expected(numbers, len(ended))
 
 

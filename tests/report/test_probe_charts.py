@@ -94,7 +94,7 @@ def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
     assert mine == [(10.0 * (n + 1), 2.0 * (n + 1)) for n in range(5)]
 
 
-def test_one_period_is_drawn_by_depth_alone_and_one_layer_over_training_alone(
+def test_one_period_is_drawn_by_depth_and_one_layer_over_training_and_one_value_not_at_all(
     tmp_path: Path,
 ) -> None:
     assert list(figures(probed_run(tmp_path / "a", "ab", 1, vanishing))) == ["probe-1-depth"]
@@ -103,9 +103,6 @@ def test_one_period_is_drawn_by_depth_alone_and_one_layer_over_training_alone(
     assert chart.id == "probe-1-time"
     assert chart.spec["layer"][-1]["encoding"]["color"]["field"] == "cell"
     assert {r["cell"] for r in rows_of(chart)} == {"lr=0.1", "lr=0.2"}
-
-
-def test_a_single_value_is_a_row_of_a_table(tmp_path: Path) -> None:
     found = section(probed_run(tmp_path / "r", "a", 1, vanishing, vary={"lr": [0.1, 0.2]}))
     (table,) = [block for block in found.blocks if isinstance(block, Table)]
     assert not [block for block in found.blocks if isinstance(block, Figure)]
@@ -168,21 +165,16 @@ def test_zeros_lie_at_the_edge_of_a_logarithmic_axis_and_are_told(tmp_path: Path
 def test_parameters_stand_at_their_layers_in_the_order_of_the_forward_pass(tmp_path: Path) -> None:
     """The model defines its head first and calls it last; lines join weights with weights."""
     names = ["head.weight", "head.bias", "body.0.weight", "body.0.bias"]
-    folder = probed_run(
-        tmp_path / "r",
-        names,
-        1,
-        vanishing,
-        probe="*:grad:norm@10",
-        calls=["body.0", "relu", "head"],
-    )
+    asked: dict[str, Any] = {"probe": "*:grad:norm@10"}
+    calls = ["body.0", "relu", "head"]
+    folder = probed_run(tmp_path / "r", names, 1, vanishing, calls=calls, **asked)
     (one,) = probed_quantities(run_data(folder))
     assert one.targets == ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
     assert one.is_ordered
     depth = figures(folder)["probe-1-depth"]
     assert depth.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == ["body.0", "head"]
     assert depth.spec["layer"][-1]["encoding"]["shape"]["scale"]["domain"] == ["weight", "bias"]
-    unknown = probed_run(tmp_path / "u", names, 1, vanishing, probe="*:grad:norm@10")
+    unknown = probed_run(tmp_path / "u", names, 1, vanishing, **asked)
     (one,) = probed_quantities(run_data(unknown))
     assert one.targets == tuple(names)
     assert "defines them" in figures(unknown)["probe-1-depth"].note

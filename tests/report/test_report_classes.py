@@ -5,14 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rich_run import (
-    confused_counts,
-    rich_report,
-    rich_run,
-    rich_study,
-    run_data,
-    section_of,
-)
+from rich_run import confused_counts, rich_report, rich_run, rich_study, run_data, section_of
 
 from trainlab import open_run
 from trainlab.analysis.classes import best_confusion, chance_text, share_text
@@ -51,9 +44,8 @@ def test_the_matrix_is_the_sum_of_the_seeds_of_the_best_setting(confused: RunFol
     assert isinstance(intro, Paragraph)
     whole = summed()
     right = sum(whole[n][n] for n in range(5))
-    assert (
-        f"batch_size=16, the setting with the best test accuracy: {right:,} of 4,000" in intro.text
-    )
+    best = "batch_size=16, the setting with the best test accuracy"
+    assert f"{best}: {right:,} of 4,000" in intro.text
     assert "8 seeds, 500 test samples each" in intro.text
     assert isinstance(bullets, Bullets)
     (point,) = bullets.items
@@ -109,30 +101,22 @@ def test_a_png_has_the_pixels_of_the_picture() -> None:
         assert large.resize((4, 5), image.Resampling.NEAREST).tobytes() == values
 
 
-def test_inputs_that_are_no_images_are_listed(tmp_path: Path) -> None:
-    section = section_of(
-        rich_report(tmp_path / "run", study=LEARNED, classes=CLASSES, side=0), "classes"
-    )
-    listed = section.blocks[-1]
+def test_many_classes_and_inputs_that_are_no_images_are_listed(tmp_path: Path) -> None:
+    names = [f"kind {number}" for number in range(30)]
+    report = rich_report(tmp_path / "run", study=LEARNED, classes=names, side=0)
+    pairs, listed = section_of(report, "classes").blocks[2:]
+    assert isinstance(pairs, Table)
     assert isinstance(listed, Table)
+    first = [entry.text for entry in pairs.rows[0].entries]
+    assert first[:3] == ["kind 1", "kind 0", str(summed(30)[1][0])]
     assert len(listed.rows) == 12
     shares = [row.entries[4].value for row in listed.rows]
     assert shares == sorted(shares, key=lambda share: -(share or 0))
 
 
-def test_of_many_classes_the_pairs_confused_most_often_are_listed(tmp_path: Path) -> None:
-    names = [f"kind {number}" for number in range(30)]
-    section = section_of(rich_report(tmp_path / "run", study=LEARNED, classes=names), "classes")
-    pairs = section.blocks[2]
-    assert isinstance(pairs, Table)
-    first = [entry.text for entry in pairs.rows[0].entries]
-    assert first[:3] == ["kind 1", "kind 0", str(summed(30)[1][0])]
-
-
 def test_a_run_without_classes_has_no_such_section(tmp_path: Path) -> None:
-    assert "classes" not in [
-        one.id for one in rich_report(tmp_path / "run", study=LEARNED).sections
-    ]
+    report = rich_report(tmp_path / "run", study=LEARNED)
+    assert "classes" not in [one.id for one in report.sections]
     assert open_run(tmp_path / "run").confusion().empty
 
 
@@ -162,11 +146,7 @@ def test_when_all_is_right_there_is_nothing_to_show(tmp_path: Path) -> None:
 
 
 def test_shares_do_not_look_like_none_or_all() -> None:
-    assert [share_text(one) for one in (1, 0.99999, 0.5, 0.0001)] == [
-        "100",
-        ">99.9",
-        "50.0",
-        "<0.1",
-    ]
+    told = [share_text(one) for one in (1, 0.99999, 0.5, 0.0001)]
+    assert told == ["100", ">99.9", "50.0", "<0.1"]
     told = [chance_text(one) for one in (1, 0.999999, 0.9999, 0.996, 0.62)]
     assert told == ["100%", ">99.99%", "99.99%", "99.6%", "62%"]

@@ -11,12 +11,10 @@ from trainlab.analysis.evidence import gather
 from trainlab.analysis.factors import EFFECT
 from trainlab.analysis.finding import SHARED, Finding
 from trainlab.analysis.learning import learn_table
-from trainlab.analysis.overview import findings
 from trainlab.analysis.scaling import SCALING
 from trainlab.analysis.scripts import SCRIPT_TIME
 from trainlab.errors import SpecError
 from trainlab.plan import Trial
-from trainlab.spec import CostSpec
 from trainlab.stats.means import Interval
 from trainlab.words import Words
 from trainlab.words.numbers import (
@@ -38,33 +36,20 @@ def changed(found: Finding, **given: Any) -> Finding:
 
 
 def effect(**given: Any) -> Finding:
+    values = {"mean_a": 0.9, "mean_b": 0.95, "difference": 0.05, "p": 0.25}
+    unknown = dict.fromkeys(("margin", "seeds_needed", "detectable"))
+    counts = dict.fromkeys(("num_failed", "diverged_a", "diverged_b", "is_withheld"), 0)
     made = EFFECT(
         subject="test/accuracy",
         factor="lr",
         levels=(0.1, 0.01),
         cells=("lr=0.1", "lr=0.01"),
-        mean_a=0.9,
-        mean_b=0.95,
-        difference=0.05,
-        p=0.25,
-        confidence=0.95,
-        family=1,
-        margin=None,
-        seeds_needed=None,
-        detectable=None,
-        std=0.01,
-        is_withheld=False,
-        num_failed=0,
-        num_dropped=0,
-        num_diverged=0,
-        diverged_a=0,
-        diverged_b=0,
-        chance=None,
-        chance_low=None,
-        chance_high=None,
         n=3,
         interval=Interval(-0.02, 0.12),
         verdict="cannot tell",
+        **values,
+        **unknown,
+        **counts,
     )
     return changed(made, **given)
 
@@ -114,30 +99,14 @@ def test_an_effect_is_told_with_its_verdict_and_the_evidence_for_it() -> None:
 
 
 def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> None:
-    fit = SCALING(
-        subject="train/step_ms",
-        cells=("a", "b"),
-        fixed_ms=0.3,
-        per_sample_us=0.06,
-        per_sample_us_low=0.05,
-        per_sample_us_high=0.07,
-        enough=None,
-        enough_low=None,
-        enough_high=None,
-        largest=64,
-        worst_error=0.01,
-        allowed_error=0.02,
-        fit="fits",
-        n=3,
-    )
+    times = {"per_sample_us": 0.06, "per_sample_us_low": 0.05, "per_sample_us_high": 0.07}
+    errors = {"worst_error": 0.01, "allowed_error": 0.02}
+    about = {"subject": "train/step_ms", "cells": ("a", "b"), "n": 3}
+    fit = SCALING(**about, **times, **errors, fixed_ms=0.3, largest=64, fit="fits")
+    sizes = ((80.0, 71.5, 92.5), (2e4, 1e4, 3e4), (None, 90.0, None), (80.0, 10.0, 500.0))
     near, far, flat, unsure = (
         changed(fit, enough=enough, enough_low=low, enough_high=high).sentence(EN)
-        for enough, low, high in [
-            (80.0, 71.5, 92.5),
-            (2e4, 1e4, 3e4),
-            (None, 90.0, None),
-            (80.0, 10.0, 500.0),
-        ]
+        for enough, low, high in sizes
     )
     assert "Beyond batch 80 [95% CI 71.5 to 92.5], doubling gains less than 10%." in near
     for told in (far, flat):
@@ -222,11 +191,3 @@ def test_a_loss_that_is_never_negative_has_no_negative_interval(tmp_path: Path) 
         assert "[0.0000, " in shown["test loss"]
         assert "[0.0000, " in shown["training loss"]
         assert "[-" in shown["test r2"], "one that can be negative keeps its interval"
-
-
-def test_memory_of_a_small_model_is_in_kib(tmp_path: Path) -> None:
-    study = made_study(vary={"batch_size": (1, 4)}, learn=False, cost=CostSpec(processes=3))
-    made = Fabricated(peak_bytes=lambda trial: 1024 * 8 * trial.settings.batch_size)
-    found = findings(gather(made.write(tmp_path / "r", study)))
-    (told,) = (one.sentence(EN) for one in found if one.kind == "memory")
-    assert "needs 8.00 → 32.0 KiB at its peak, 4.00 times" in told

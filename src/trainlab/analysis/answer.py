@@ -127,6 +127,13 @@ class _Writer:
         """A sentence; samples are called what they are in this run."""
         return Statement(self.words.tidy(self.words(key, **self.samples, **values)), section)
 
+    def tell(self, one: Finding, key: str, section: str = "", **more: object) -> Statement:
+        """A finding by another text than its own sentence; `first` and `second` are the two settings."""
+        values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
+        return Statement(
+            self.words.tidy(one.fill(self.words, key, **values)), section or one.section
+        )
+
     def ratios(self, mode: str) -> list[Finding]:
         """The comparisons of time per sample."""
         return [one for one in self.by_kind.get("cost", ()) if one.mode == mode]
@@ -156,16 +163,12 @@ class _Writer:
         decided = (one for one in self.all_effects if one.verdict == "different")
         by_size = sorted(decided, key=lambda one: -abs(one.difference))
         for one, *_ in grouped(by_size, lambda one: one.factor).values():
-            first, second = self.names(one)
-            yield self.say(
+            yield self.tell(
+                one,
                 "answer_raises" if one.difference > 0 else "answer_lowers",
                 "learning" if one.of_kind is NO_RESET else section_of(one.factor),
-                second=self.words.capital(second),
-                first=first,
-                metric=self.words.metric(one.subject),
                 size=size_text(one.subject, one.difference, self.words),
                 value=value_text(one.subject, one.mean_b),
-                at=one.shared_text(self.words),
             )
         for effects in self.effects.values():
             yield from self.same(effects)
@@ -174,25 +177,16 @@ class _Writer:
         """The best setting, and what cannot be told from it or is the same."""
         words, metric, effects = self.words, self.metric, self.all_effects
         names = [cell_name(self.cells[cell], words) for cell in best.cells]
-        values = {
-            "metric": words.metric(metric),
-            "seeds": finding.num_seeds(best.n, words),
-            "value": value_text(metric, best.mean),
-        }
+        value = value_text(metric, best.mean)
         if not best.num_worse and not any(one.verdict == "different" for one in effects):
             # Over all levels together a trend may show that no two of them do.
             trends = [t for t in self.by_kind.get("trend", ()) if t.verdict == "different"]
             if all(effect.verdict in SAME for effect in effects):
                 yield from self.same(effects)
             elif best.n > 1:
-                yield self.say(
-                    "answer_only_trend" if trends else "answer_none_told",
-                    "learning",
-                    **values,
-                    capital_metric=words.capital(values["metric"]),
-                    best=names[0],
-                    factor=trends[0].factor if trends else "",
-                )
+                key = "answer_only_trend" if trends else "answer_none_told"
+                factor = trends[0].factor if trends else ""
+                yield self.tell(best, key, value=value, best=names[0], factor=factor)
             return
         same = {
             frozenset(one.cells): 0.0 if one.verdict == "identical" else one.margin or 0.0
@@ -210,15 +204,8 @@ class _Writer:
         others = joined(names[1 : 1 + MOST_NAMED], words)
         if (num_more := len(names) - 1 - MOST_NAMED) > 0:
             others = words("and_others", listed=others, number=num_more)
-        yield self.say(
-            key,
-            "learning",
-            **values,
-            best=words.capital(names[0]),
-            others=others,
-            names=words.capital(joined(names, words)),
-            margin=size_text(metric, margin, words),
-        )
+        told = {"value": value, "best": names[0], "names": joined(names, words), "others": others}
+        yield self.tell(best, key, **told, margin=size_text(metric, margin, words))
 
     def same(self, effects: Sequence[Finding]) -> Iterator[Statement]:
         """The levels of a factor that were shown to be the same wherever they were compared."""
@@ -234,7 +221,7 @@ class _Writer:
             yield self.say(
                 "answer_same" if any(margins) else "answer_identical",
                 section_of(found[0][0].factor),
-                metric=self.words.capital(self.words.metric(self.metric)),
+                metric=self.words.metric(self.metric),
                 names=joined(names, self.words),
                 margin=size_text(self.metric, max(margins, default=0.0), self.words),
             )
@@ -268,7 +255,7 @@ class _Writer:
         yield self.say(
             "answer_value" if len(values) == 1 else "answer_values",
             "learning",
-            metric=words.capital(words.metric(metric)),
+            metric=words.metric(metric),
             value=value_text(metric, statistics.fmean(values)),
             when=when,
             seeds=finding.num_seeds(len(values), words),
@@ -295,11 +282,10 @@ class _Writer:
         """Settings some of whose runs diverged, those with the largest share of them first."""
         diverged = self.by_kind.get("diverged", [])
         for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
-            name = cell_name(self.cells[one.cells[0]], self.words)
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
-            if len(self.cells) == 1:
-                key = "answer_diverged_all"
-            yield self.say(key, "trouble", setting=name, some=one.num_diverged, n=one.n)
+            key = "answer_diverged_all" if len(self.cells) == 1 else key
+            (name,) = self.names(one)
+            yield self.tell(one, key, "trouble", setting=name)
 
     def script(self) -> Iterator[Statement]:
         """The whole first, of a single setting; then what stands out, each where it is largest."""
@@ -346,21 +332,14 @@ class _Writer:
                 if told:
                     one = max(told, key=lambda one: one.weight)
                     slow, fast = self.names(one) if one.ratio <= 1 else self.names(one)[::-1]
-                    yield self.say(
-                        f"answer_faster_{mode}",
-                        section_of(factor),
-                        fast=self.words.capital(fast),
-                        low_fast=fast,
-                        slow=slow,
-                        times=one.ratio,
-                        at=one.shared_text(self.words),
-                    )
+                    key = f"answer_faster_{mode}"
+                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow)
                 elif all(one.verdict == "equivalent" for one in own):
                     names = dict.fromkeys(name for one in own for name in self.names(one))
                     yield self.say(
                         f"answer_same_speed_{mode}",
                         section_of(factor),
-                        names=self.words.capital(joined(names, self.words)),
+                        names=joined(names, self.words),
                         margin=max(one.margin or 0.0 for one in own),
                     )
 
@@ -405,8 +384,7 @@ class _Writer:
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
-                    text = one.fill(self.words, key, **self.samples)
-                    yield Statement(self.words.tidy(text), one.section)
+                    yield Statement(self.words.tidy(one.fill(self.words, key)), one.section)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""

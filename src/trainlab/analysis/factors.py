@@ -511,7 +511,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     more = words("left_out", number=left_out) if left_out else ""
     return Figure(
         id=figure_id("final", metric),
-        caption=words.tidy(words("final_caption", metric=words.capital(words.metric(metric)))),
+        caption=words.tidy(words("final_caption", metric=words.metric(metric))),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(words("dots_note"), more),
         spec=charts.dot_chart(metric, words.metric_title(metric), rows, words),

@@ -143,10 +143,8 @@ class Finding:
     def phrases(self, words: Words) -> dict[str, object]:
         """The parts of its sentence that are not fields, in the words of the language."""
         first, second = self.levels
-        subject = words.metric(self.subject)
         shared = {
-            "subject": subject,
-            "capital_subject": words.capital(subject),
+            "subject": words.metric(self.subject),
             "cell": self.cells[0] if self.cells else "",
             "all_cells": words.listed(self.cells),
             "change": self.change_text(words),

@@ -712,7 +712,7 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     caption = "trend_caption_updates" if curves.over_updates else "trend_caption"
     return Figure(
         id=figure_id("trend", metric),
-        caption=words.tidy(words(caption, metric=words.capital(words.metric(metric)))),
+        caption=words.tidy(words(caption, metric=words.metric(metric))),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
@@ -736,10 +736,9 @@ def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if spec is None:
         return None
     values_text = words.listed(f"{cell}: {text_of(value)}" for cell, value in means.items())
-    caption = words("grid_caption", metric=words.capital(words.metric(metric)))
     return Figure(
         id=figure_id("grid", metric),
-        caption=words.tidy(caption),
+        caption=words.tidy(words("grid_caption", metric=words.metric(metric))),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values_text)),
         note=words("grid_note"),
         spec=spec,

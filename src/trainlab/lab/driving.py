@@ -206,15 +206,12 @@ def _run_stages(
 def _run_groups(
     run: Run,
     executor: "Executor",
-    groups: "tuple[Group, ...]",
+    groups: "tuple[Group, ...] | None",
     deadline_s: float,
     watcher: Watcher,
 ) -> bool:
     """Runs the groups, and, look by look, further seeds while a comparison is open; whether it was
     interrupted."""
-    from trainlab.analysis.evidence import gather
-    from trainlab.analysis.factors import open_comparisons
-    from trainlab.execute.planned_run import add_seeds
     from trainlab.execute.signals import EndAtOnce, interrupted_after
 
     def is_over() -> bool:
@@ -223,29 +220,32 @@ def _run_groups(
     study, time_is_up = run.study().to_study(str(run.study_file)), threading.Event()
     try:
         with interrupted_after(deadline_s - time.monotonic(), time_is_up):
-            with watcher.running(run):
-                executor.run(run, groups, is_over)
-            for num_seeds in (number for number in study.looks[1:] if number > len(study.seeds)):
-                if is_over():
-                    break
-                with watcher.status("counting_decided"):
-                    num_open, num_hopeless = open_comparisons(gather(run))
-                if not num_open:
-                    if num_hopeless:
-                        is_one = num_hopeless == 1
-                        key = "one_comparison_hopeless" if is_one else "comparisons_hopeless"
-                        watcher.say(key, number=num_hopeless)
-                    break
-                groups = add_seeds(run, num_seeds)
-                key = "one_comparison_open" if num_open == 1 else "comparisons_open"
-                watcher.say(key, number=num_open, seeds=num_seeds)
+            looks = (number for number in study.looks[1:] if number > len(study.seeds))
+            while groups is not None:
                 with watcher.running(run):
                     executor.run(run, groups, is_over)
+                num_seeds = None if is_over() else next(looks, None)
+                groups = None if num_seeds is None else _further_seeds(run, num_seeds, watcher)
     except EndAtOnce:
         raise
     except KeyboardInterrupt:
         return not time_is_up.is_set()
     return False
+
+
+def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> "tuple[Group, ...] | None":
+    """What runs so many seeds, where they may decide a comparison; says which are open."""
+    from trainlab.analysis.evidence import gather
+    from trainlab.analysis.factors import open_comparisons
+    from trainlab.execute.planned_run import add_seeds
+
+    with watcher.status("counting_decided"):
+        num_open, num_hopeless = open_comparisons(gather(run))
+    kind, number = ("open", num_open) if num_open else ("hopeless", num_hopeless)
+    key = f"one_comparison_{kind}" if number == 1 else f"comparisons_{kind}"
+    if number:
+        watcher.say(key, number=number, seeds=num_seeds)
+    return add_seeds(run, num_seeds) if num_open else None
 
 
 def _write_tables(run: Run, watcher: Watcher) -> None:

@@ -61,5 +61,7 @@ class TextFormatter(string.Formatter):
     """Fills the names of a text in, numbers by the formats above."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "capital":  # what begins a sentence
+            return str(value)[:1].upper() + str(value)[1:]
         number_text = NUMBER_FORMATS.get(format_spec)
         return number_text(value) if number_text else format(value, format_spec)
