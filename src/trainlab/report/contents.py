@@ -82,10 +82,10 @@ def report_of(data: RunData, lang: str = "en") -> Document:
     )
 
 
-def _once(sections: Iterable[Section]) -> Iterator[Section]:
+def _once(sections: Iterable[Section], drawn: set[str] | None = None) -> Iterator[Section]:
     """Every chart where it comes first only."""
-    drawn: set[str] = set()
+    drawn = set() if drawn is None else drawn
     for section in sections:
-        blocks = (b for b in section.blocks if not (isinstance(b, Figure) and b.id in drawn))
-        yield replace(section, blocks=tuple(blocks))
-        drawn |= {block.id for block in section.all_blocks() if isinstance(block, Figure)}
+        blocks = tuple(b for b in section.blocks if not (isinstance(b, Figure) and b.id in drawn))
+        drawn |= {block.id for block in blocks if isinstance(block, Figure)}
+        yield replace(section, blocks=blocks, sections=tuple(_once(section.sections, drawn)))
