@@ -20,8 +20,6 @@ from trainlab.spec.study import BASE
 
 BETWEEN_LOOKS_S = 5.0
 """As often as TensorBoard looks for event files."""
-LONGEST_NAME = 150
-"""Letters of a link's name: file systems allow 255 bytes."""
 MOST_PINNED = 10
 """TensorBoard pins no more."""
 BY_SETTING = r"regex:^(.*?) · seed \d+$"
@@ -80,15 +78,13 @@ def link_trials(asked: Path, home: Path) -> None:
     it: `batch_size=16 · seed 1`, without the setting where there is only one."""
     runs = runs_in(asked)
     for run in runs:
-        place, names = home / run.path.name if len(runs) > 1 else home, set[str]()
+        place = home / run.path.name if len(runs) > 1 else home
         for trial in run.trials():
             folder = run.trial(trial.id).tensorboard_folder
             if not folder.is_dir():
                 continue
             setting = "" if trial.cell == BASE else f"{trial.cell} · "
-            name = f"{setting}seed {trial.seed}".replace("/", "-")[:LONGEST_NAME]
-            link = place / (trial.id if name in names else name)
-            names.add(name)
+            link = place / f"{setting}seed {trial.seed}".replace("/", "-")
             if not link.is_symlink():
                 place.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(folder.resolve(), target_is_directory=True)

@@ -55,7 +55,7 @@ def export_to_server(
         mlflow = import_extra("mlflow", "--to mlflow", "mlflow")
         try:
             client = mlflow.MlflowClient(tracking_uri=uri)
-            experiment = _experiment(client, evidence.name, uri)
+            experiment = _experiment(client, evidence.name)
             return _Upload(mlflow, client, experiment, folder, evidence).all(lang, uri)
         except mlflow.MlflowException as error:
             said = " ".join(str(error).split())[:300]
@@ -90,15 +90,10 @@ def _check_there(uri: str) -> None:
         raise TrainlabError(f"{uri}: no server answers there; {remedy}") from None
 
 
-def _experiment(client: Any, name: str, uri: str) -> str:
+def _experiment(client: Any, name: str) -> str:
     """The experiment of a study, made where it is not there."""
     found = client.get_experiment_by_name(name)
-    if found is None:
-        return str(client.create_experiment(name))
-    if found.lifecycle_stage != "active":
-        remedy = f"restore it: mlflow experiments restore -x {found.experiment_id}"
-        raise TrainlabError(f"{uri}: the experiment {name} is deleted there; {remedy}")
-    return str(found.experiment_id)
+    return str(client.create_experiment(name) if found is None else found.experiment_id)
 
 
 class _Upload:

@@ -39,18 +39,19 @@ class NotebookWatcher(Watcher):
 
     def __init__(self, words: Words) -> None:
         self._words = words
-        self._output = _Output()
+        self._handle: Any = None
+        self._shown = ""
 
     @contextmanager
     def status(self, activity: Activity) -> Iterator[None]:
         if activity == "starting_torch":
-            self._output.show([self._words(f"activity_{activity}")])
+            self._show([self._words(f"activity_{activity}")])
         yield
 
     def fetching(self) -> AbstractContextManager[Download]:
         def show(name: str, done: int, total: int | None) -> None:
             share = done / total if total else None
-            self._output.show([self._words("activity_fetching", name=name)], share)
+            self._show([self._words("activity_fetching", name=name)], share)
 
         return nullcontext(show)
 
@@ -66,18 +67,11 @@ class NotebookWatcher(Watcher):
             progress.look()
             failed = ended_lines(progress, "failed", self._words, MOST_LINES)
             below = [*failed, *running_lines(progress, self._words)][:MOST_LINES]
-            self._output.show([progress_line(progress, self._words), *below], progress.share_done())
+            self._show([progress_line(progress, self._words), *below], progress.share_done())
 
-
-class _Output:
-    """One output of the cell; nothing is shown twice."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        self._shown = ""
-
-    def show(self, lines: Sequence[str], share: float | None = None) -> None:
-        """A bar where the share is known, and lines below it; the first one is bold."""
+    def _show(self, lines: Sequence[str], share: float | None = None) -> None:
+        """A bar where the share is known, and lines below it; the first one is bold. Nothing is shown
+        twice."""
         first, *others = (escape(plain(line)) for line in lines)
         bar = ""
         if share is not None:

@@ -115,14 +115,13 @@ class RunProgress:
     """A run, looked at again and again; nothing in its folder is changed."""
 
     def __init__(self, run: RunFolder) -> None:
-        self._run = run
-        self._see_driver()
+        self._run, self.driver = run, holder_of(run)
         self._begin()
 
-    def _see_driver(self) -> None:
-        self.driver = holder_of(self._run)
-        self.is_driven = self.driver is not None and not self.driver.is_dead
+    @property
+    def is_driven(self) -> bool:
         """Whether somebody runs it; taken for granted of a driver on another machine that has not ended."""
+        return self.driver is not None and not self.driver.is_dead
 
     def _begin(self) -> None:
         """Forgets what an earlier driver ran: it may have died in the middle of it."""
@@ -140,8 +139,7 @@ class RunProgress:
 
     def look(self) -> Self:
         """Takes in how the run is now."""
-        before = self.driver
-        self._see_driver()
+        before, self.driver = self.driver, holder_of(self._run)
         if self.driver is not None and (before is None or before.token != self.driver.token):
             self._begin()  # resumed by another driver
         self.learn_of(self._run.study().trials)
