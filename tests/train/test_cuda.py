@@ -1,15 +1,22 @@
 """What must hold on a GPU as well; skipped where there is none."""
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 import torch
+from torch import Tensor, nn
 
+import trainlab
 from training import MakeSetup, train
 from trainlab.data.fetch import load_images
+from trainlab.errors import DeviceError
 from trainlab.machine.device import pick_device
 from trainlab.train.callbacks import Moments, Progress
 from trainlab.train.engines.eager import make_training_step
 from trainlab.train.metering import Meter
 from trainlab.workloads.find import find_workload
+from trainlab.workloads.workload import Workload
 
 pytestmark = [
     pytest.mark.cuda,
@@ -89,7 +96,35 @@ def test_every_optimizer_learns_on_the_gpu(optimizer: str, make_setup: MakeSetup
 
 
 def test_a_gpu_that_is_not_there_is_told_with_those_that_are() -> None:
-    from trainlab.errors import DeviceError
-
     with pytest.raises(DeviceError, match="device: got cuda:99, but there are"):
         pick_device("cuda:99")
+
+
+class Greedy(nn.Module):
+    """Wants more memory than any GPU has at its second batch size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and len(x) > 8:
+            x = x + torch.zeros(1 << 41, device=x.device, dtype=torch.uint8)[0]
+        return self.linear(x)
+
+
+def test_a_trial_out_of_memory_is_an_outcome_and_the_others_go_on(
+    tiny: Workload, tmp_path: Path
+) -> None:
+    with pytest.warns(trainlab.TrialsFailedWarning, match="memory"):
+        run = trainlab.run(
+            dataclasses.replace(tiny, model=Greedy),
+            vary={"batch_size": (8, 16)},
+            device="cuda",
+            seeds=2,
+            on="processes",
+            out=tmp_path / "r",
+        )
+    states = {(trial.settings["batch_size"], trial.seed): trial.state for trial in run.trials()}
+    assert [states[8, seed] for seed in (1, 2)] == ["done", "done"]
+    assert [states[16, seed] for seed in (1, 2)] == ["failed", "failed"]
