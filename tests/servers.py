@@ -1,16 +1,15 @@
-"""A real MLflow server on this machine, for the tests of exports."""
+"""Free ports, and a real MLflow server on this machine, for the tests of exports."""
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from clusters import free_ports
 
 PATIENCE_S = 300.0
 PLAIN = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -63,3 +62,11 @@ def _answers(address: str, process: "subprocess.Popen[bytes]") -> bool:
         except (urllib.error.URLError, OSError):
             time.sleep(0.5)
     return False
+
+
+def free_ports(number: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]

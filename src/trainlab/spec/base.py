@@ -106,7 +106,7 @@ class Setting:
     option: str = ""
     """What the command line calls it, where that is not its name."""
     resolves_to: tuple[str, ...] = ()
-    """Names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
+    """Further names in a trial's `resolved` that it changes by itself: no confound where it is varied."""
     not_by: tuple[str, ...] = ()
     """What cannot do it: `processes`, several that train one trial; `programs`, engines that do not make
     steps one by one; `own_update`, that of a workload."""

@@ -130,13 +130,13 @@ class ProbeSpec(Spec):
         return (place, name) if colon else None
 
 
-def probe_of(text: str) -> ProbeSpec:
+def probe_of(text: str, place: str = "--probe") -> ProbeSpec:
     """A probe written as text, or a SpecError with every problem."""
     try:
         values = split_probe(text)
     except ValueError as error:
-        raise SpecError([str(error)], "--probe") from None
-    return checked(ProbeSpec, values, f"--probe {text!r}")
+        raise SpecError([str(error)], place) from None
+    return checked(ProbeSpec, values, f"{place} {text!r}")
 
 
 def split_probe(text: str) -> dict[str, Any]:

@@ -113,7 +113,6 @@ def _device(value: str) -> str:
 _ALONE = ("processes", "programs")
 _OF_UPDATE = (*_ALONE, "own_update")
 _Pairs = Annotated[dict[str, Scalar], BeforeValidator(pairs_of)]
-_OF_DEVICE = ("device", "device_name", "threads", "data_resident")
 _OF_BATCHES = ("batch_size", "steps_per_epoch", "log_every_steps")
 _OF_DATA = (*_OF_BATCHES, "data_resident", "tuned", "data.num_train")
 
@@ -155,12 +154,7 @@ class TrainSpec(Spec):
     """The update rule."""
     lr: Annotated[
         PositiveFloat | None,
-        Setting(
-            "rate",
-            is_of_optimizer=True,
-            aka="learning_rate learningrate step_size",
-            resolves_to=("lr",),
-        ),
+        Setting("rate", is_of_optimizer=True, aka="learning_rate learningrate step_size"),
     ] = None
     """Learning rate at the start; not given: the optimizer's own default."""
     momentum: Annotated[
@@ -179,9 +173,7 @@ class TrainSpec(Spec):
     """Further options of the optimizer, as rho=0.9,eps=1e-6."""
     optimizer_code: Annotated[
         Literal["auto", "fused", "foreach", "loop"],
-        Setting(
-            changes_learning=False, is_of_optimizer=True, resolves_to=("optimizer_code", "tuned")
-        ),
+        Setting(changes_learning=False, is_of_optimizer=True, resolves_to=("tuned",)),
     ] = "auto"
     """Which of torch's implementations of the same update; auto: fused where there is one."""
     schedule: Annotated[
@@ -217,7 +209,7 @@ class TrainSpec(Spec):
         Setting(
             changes_learning=False,
             # A device brings its threads and its implementation of the update along.
-            resolves_to=(*_OF_DEVICE, "optimizer_code", "tuned"),
+            resolves_to=("device_name", "threads", "data_resident", "optimizer_code", "tuned"),
         ),
     ] = "auto"
     """auto, cpu, cuda, cuda:N or mps; auto picks the accelerator if there is one."""
@@ -230,7 +222,7 @@ class TrainSpec(Spec):
     """bf16 and fp16 are autocast with fp32 weights; fp16 with a loss that is scaled against underflow."""
     engine: Annotated[
         Literal["auto", "eager", "tuned", "graphed", "lanes", "compiled"],
-        Setting(changes_learning=False, resolves_to=("engine", "optimizer_code", "tuned")),
+        Setting(changes_learning=False, resolves_to=("optimizer_code", "tuned")),
     ] = "auto"
     """How updates are made: eager (operation by operation), tuned (on a CPU, with the code measured to be
     fastest there), graphed (the whole step as one CUDA graph), lanes (many trials as one vectorised
@@ -239,10 +231,7 @@ class TrainSpec(Spec):
     threads: Annotated[
         PositiveInt | None,
         Setting(
-            "threads",
-            changes_learning=False,
-            aka="num_threads n_threads",
-            resolves_to=("threads", "tuned"),
+            "threads", changes_learning=False, aka="num_threads n_threads", resolves_to=("tuned",)
         ),
     ] = None
     """Threads for torch on the CPU; not given: torch's choice. It changes rounding: keep it equal."""
@@ -252,7 +241,7 @@ class TrainSpec(Spec):
             "processes",
             option="data_parallel",  # --processes are those of a measurement
             aka="world_size nproc nproc_per_node data_parallel ranks",
-            resolves_to=("processes", "backend"),
+            resolves_to=("backend",),
         ),
     ] = 1
     """Processes that train one trial together, data parallel: each takes its share of every batch, on a GPU
