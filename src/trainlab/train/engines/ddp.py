@@ -98,31 +98,30 @@ class ParallelSession(EagerSession):
         """`others`: of the first process."""
         setup = member.setup
         meter = SharedMeter(setup.workload.sample_metrics, setup.device, stops_explosions=True)
-        super().__init__(member, step=self._shared_step(member, model), meter=meter)
-        self._others = others
+        self._others, self._batches_of_all = others, setup.train_batches
         self._epoch = self._number = 0
         """The update that comes next, of the current epoch."""
+        self._own_step = _step(setup, member.moments, model, self._batch_size)
+        super().__init__(member, step=self._shared_step, meter=meter)
 
-    def _shared_step(self, member: Member, model: CallModel) -> Step:
-        batches, seed = member.setup.train_batches, member.setup.trial.seed_of("dropout")
-        purpose = f"dropout/{batches.rank.number}"
-        step = _step(member.setup, member.moments, model, lambda: batches.size_of(self._number))
+    def _batch_size(self) -> int:
+        """Samples of the whole batch of the update that comes next."""
+        return self._batches_of_all.size_of(self._number)
 
-        def shared(rows: Tensor) -> StepOutcome:
-            value = derived_seed(seed, purpose, self._epoch * len(batches) + self._number)
-            torch.manual_seed(value)
-            random.seed(value)
-            np.random.seed(value % 2**32)
-            outcome = step(rows)
-            counts = batches.rank.num_in(batches.size_of(self._number)) > 0
-            self._number += 1
-            if counts:
-                return outcome
-            # Without samples in this batch it takes part for its gradients' sake alone.
-            none = outcome.outputs[:0], outcome.targets[:0]
-            return outcome._replace(outputs=none[0], targets=none[1], num_samples=0)
-
-        return shared
+    def _shared_step(self, rows: Tensor) -> StepOutcome:
+        rank, update = self._batches_of_all.rank, self._epoch * len(self._batches_of_all)
+        seed = self._setup.trial.seed_of("dropout")
+        value = derived_seed(seed, f"dropout/{rank.number}", update + self._number)
+        torch.manual_seed(value)
+        random.seed(value)
+        np.random.seed(value % 2**32)
+        outcome, num_samples = self._own_step(rows), rank.num_in(self._batch_size())
+        self._number += 1
+        if num_samples:
+            return outcome
+        # Without samples in this batch it takes part for its gradients' sake alone.
+        outputs, targets = outcome.outputs[:0], outcome.targets[:0]
+        return outcome._replace(outputs=outputs, targets=targets, num_samples=0)
 
     def _tell(self, command: str, **values: Any) -> None:
         if self._others is not None:

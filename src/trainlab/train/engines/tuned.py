@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import statistics
+import struct
 import subprocess
 import time
 from array import array
@@ -98,9 +99,9 @@ def fastest(works: Mapping[str, Work]) -> str:
 
 
 def _timed_s(work: Work) -> float:
-    start = time.perf_counter()
+    start_s = time.perf_counter()
     work()
-    return time.perf_counter() - start
+    return time.perf_counter() - start_s
 
 
 def kept_choice(facts: object, decide: Callable[[], str]) -> str:
@@ -207,13 +208,8 @@ def library(compiler: str) -> ctypes.CDLL:
     return loaded
 
 
-class Options(ctypes.Structure):
-    """`Options` in update.cpp; `first` is rho or alpha."""
-
-    _fields_ = (
-        *((name, ctypes.c_double) for name in ("lr", "first", "eps", "weight_decay", "momentum")),
-        ("centered", ctypes.c_int64),
-    )
+OPTIONS = struct.Struct("5dq")
+"""`Options` in update.cpp: lr, rho or alpha, eps, weight_decay, momentum, centered."""
 
 
 class NativeStep(Optimizer):
@@ -240,7 +236,7 @@ class NativeStep(Optimizer):
                 numbers.append(parameter.data_ptr())
                 numbers.extend(0 if one is None else one.data_ptr() for one in others)
                 numbers.append(parameter.numel())
-            options = Options(
+            options = OPTIONS.pack(
                 float(group["lr"]),
                 group["rho" if self.kind == "adadelta" else "alpha"],
                 group["eps"],
@@ -252,7 +248,7 @@ class NativeStep(Optimizer):
                 [*STATES].index(self.kind),
                 ctypes.c_void_p(numbers.buffer_info()[0]),
                 ctypes.c_int64(len(parameters)),
-                ctypes.byref(options),
+                options,
                 ctypes.c_int64(torch.get_num_threads()),
             )
             torch.autograd.graph.increment_version(parameters)
@@ -382,10 +378,9 @@ def tuned_model(setup: Setup) -> CallModel:
     if setup.settings.precision != "fp32" or opaque_names(model):
         return model
     for name, call in _sampled_calls(setup).items():
-        layer, shape, needs_gradient = call
-        facts = (str(layer), shape, needs_gradient)
+        layer, shape, _ = call
         try:
-            choice = kept_choice(facts, partial(fastest_variant, *call))
+            choice = kept_choice((str(layer), *call[1:]), partial(fastest_variant, *call))
         except RecordError as error:
             # What is measured anew in each run would change a trial's losses from run to run.
             setup.note_once("tuned_not_kept", error=str(error))
@@ -396,11 +391,14 @@ def tuned_model(setup: Setup) -> CallModel:
     return calling(model, chosen) if chosen else model
 
 
-def _sampled_calls(setup: Setup) -> dict[str, tuple[nn.Module, tuple[int, ...], bool]]:
+SampledCall = tuple[nn.Module, tuple[int, ...], bool]
+"""A layer, the shape of its input, and whether that needs a gradient."""
+
+
+def _sampled_calls(setup: Setup) -> dict[str, SampledCall]:
     """The first call of each layer that has variants, in a copy of the model, so that nothing of the trial
-    is touched: the layer, the shape of its input, and whether that needs a gradient. None, with a note,
-    where the copy does not run."""
-    calls: dict[str, tuple[nn.Module, tuple[int, ...], bool]] = {}
+    is touched. None, with a note, where the copy does not run."""
+    calls: dict[str, SampledCall] = {}
     if not any(map(has_variants, setup.model.modules())):
         return calls
 
