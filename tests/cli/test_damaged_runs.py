@@ -23,27 +23,6 @@ def damaged(trainlab: Verb, tmp_path: Path) -> Path:
     return tmp_path / "r"
 
 
-def told(trainlab: Verb, verb: str = "show") -> str:
-    """The file for which something was left out; all else is shown."""
-    lines = trainlab(verb, "r").stdout.splitlines()
-    (line,) = [line for line in lines if line.startswith("Left out: ")]
-    return line.removeprefix("Left out: ")
-
-
-def test_a_damaged_line_of_a_curve_is_told_with_its_number(trainlab: Verb, damaged: Path) -> None:
-    path = damaged / CURVE
-    sound = path.read_bytes()
-    for line, rule in (
-        (b'["kind", "epoch", 2]', "holds a list, must be an object"),
-        (b"\xff", "is not JSON"),
-        (b'{"kind": "step", "epoch": 1}', "step: Field required"),
-    ):
-        lines = sound.split(b"\n")
-        lines.insert(2, line)
-        path.write_bytes(b"\n".join(lines))
-        assert told(trainlab).startswith(f"{CURVE}: line 3: {rule}")
-
-
 def test_cells_that_the_trials_name_must_be_in_the_study(trainlab: Verb, damaged: Path) -> None:
     path = damaged / "study.json"
     record = read_json(path)

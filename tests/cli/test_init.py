@@ -1,7 +1,6 @@
 """trainlab init: files that run at once, comments in the user's language, nothing overwritten."""
 
 import re
-import string
 import tomllib
 from pathlib import Path
 
@@ -9,8 +8,6 @@ import pytest
 
 from command import Verb
 from trainlab.record.run_folder import RunFolder
-from trainlab.studies import FOLDER
-from trainlab.words import TABLES
 
 FILES, STARTERS = ("model.py", "study.toml"), ("blank", "mnist")
 HAN = re.compile(r"[\u4e00-\u9fff]")
@@ -84,12 +81,3 @@ def test_a_study_finds_its_model_beside_itself_before_the_current_folder(
     for folder in (tmp_path / "r", tmp_path / "mine" / "r"):
         states = {trial.state for trial in RunFolder(folder).trials()}
         assert states == {"done"}
-
-
-def test_every_comment_is_used_by_a_starter() -> None:
-    used = set()
-    for path in (FOLDER / "starters").rglob("*.txt"):
-        used |= {
-            m["named"] for m in string.Template.pattern.finditer(path.read_text()) if m["named"]
-        }
-    assert used == {*TABLES["starter"], "name"}

@@ -49,15 +49,11 @@ def four(tmp_path: Path) -> Told:
     return Told(tmp_path / "r", made_study(vary={"batch_size": (1, 64)}, seeds=2))
 
 
-def test_nothing_is_said_before_anything_is_known(four: Told) -> None:
+def test_the_trial_that_runs_says_how_long_all_may_take(four: Told) -> None:
     four.tell("group_begins", four.ids[0])
     assert four.left_s() is None
     assert (four.progress.num_begun, len(four.progress.trials)) == (1, 4)
     assert four.progress.share_done() == 0
-
-
-def test_the_trial_that_runs_says_how_long_all_may_take(four: Told) -> None:
-    four.tell("group_begins", four.ids[0])
     four.tell("progress", four.ids[0], share=0.5, after_s=5)
     assert four.left_s() == 35
     assert four.progress.share_done() == pytest.approx(5 / 40)
