@@ -75,11 +75,7 @@ TrialPair = tuple[TrialRecord, TrialRecord]
 
 def labels_of(runs: Sequence[Evidence], paths: Sequence[Path]) -> tuple[str, ...]:
     """A name for each run that no other has: its study's, else its folder's, else its path."""
-    candidates = (
-        [run.name for run in runs],
-        [path.name for path in paths],
-        [str(path) for path in paths],
-    )
+    candidates = [run.name for run in runs], [path.name for path in paths], [*map(str, paths)]
     return tuple(next((c for c in candidates if len(set(c)) == len(c)), candidates[-1]))
 
 

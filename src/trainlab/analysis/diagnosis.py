@@ -29,6 +29,7 @@ from trainlab.record.script_record import (
     LimitName,
     LimitRow,
     LimitVerdict,
+    PartName,
     TriedRow,
     WatchedRecord,
 )
@@ -530,7 +531,7 @@ def diagnosis_document(record: DiagnosisRecord, words: Words) -> Document:
     """The diagnosis as a report of its own."""
     return Document(
         title=words("diagnosis_title", script=record.script),
-        subtitle=_subtitle(record, words),
+        subtitle=words("diagnosis_subtitle", **vars(record)),
         lang=words.lang,
         made_by=words("made_by", version=__version__),
         notices=(),
@@ -543,15 +544,9 @@ def diagnosis_section(data: RunData, words: Words) -> Section | None:
     record = data.evidence.diagnosis
     if record is None:
         return None
-    watched = words.tidy((_subtitle(record, words) + words("full_stop")).rstrip())
-    blocks = Paragraph(watched), *diagnosis_blocks(record, words)
+    watched = words("diagnosis_subtitle", **vars(record)) + words("full_stop")
+    blocks = Paragraph(words.tidy(watched.rstrip())), *diagnosis_blocks(record, words)
     return Section("answer", words("answer"), blocks)
-
-
-def _subtitle(record: DiagnosisRecord, words: Words) -> str:
-    """What was watched."""
-    values = {"updates": record.num_updates, "device": record.device, "time": record.update_ms}
-    return words("diagnosis_subtitle", **values)
 
 
 def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
@@ -559,8 +554,7 @@ def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
     for lines, is_lead in ((answer_lines, True), (open_lines, False)):
         if told := tuple(map(document.Statement, lines(record, words))):
             yield document.Statements(told, is_lead)
-    named = ("data", "transfer", "optimizer", "evaluation", "logging", "between")
-    parts, whole = record.parts_ms, record.update_ms
+    named, parts, whole = get_args(PartName), record.parts_ms, record.update_ms
     fields: list[Field[str]] = [
         name(
             words("column_part"),
@@ -585,7 +579,9 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         key = f"limits_{row.limit}" + "_unknown" * is_unknown
         about = vars(row) | {"number": row.number or 0.0, "cores": record.cores}
         yield words(key, **about)
-        yield _proof_text(best, words)
+        key = "proof_sample" if best.change.startswith("batch_size") else "proof_update"
+        key = key if best.growth_bytes is None else "proof_memory"
+        yield words(key, **vars(best) | {"change": _change_text(best.change, words)})
         yield _remedy_text(row, best, words)
     if not confirmed:
         share = sum(record.parts_ms.get(name, 0.0) for name in COMPUTING) / record.update_ms
@@ -608,22 +604,9 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             change = words.capital(_change_text(one.change, words))
             key, then = ("open_limit", words("open_quiet")) if one.low else ("open_memory", "")
             if one.low and one.processes_needed and one.processes_needed <= MOST_ADVISED:
-                then = words("open_needed", processes=one.processes_needed)
-            yield words.sentences(
-                words(key, limit=limit, **_values(one) | {"change": change}), then
-            )
-
-
-def _proof_text(one: TriedRow, words: Words) -> str:
-    key = "proof_sample" if one.change.startswith("batch_size") else "proof_update"
-    key = key if one.growth_bytes is None else "proof_memory"
-    return words(key, **_values(one) | {"change": _change_text(one.change, words)})
-
-
-def _values(one: TriedRow) -> dict[str, Any]:
-    """What texts about a change refer to by name."""
-    before, after = one.growth_bytes or (None, None)
-    return vars(one) | {"before": before, "after": after}
+                then = words("open_needed", **vars(one))
+            said = words(key, limit=limit, **vars(one) | {"change": change})
+            yield words.sentences(said, then)
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:

@@ -2,14 +2,13 @@
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis import document as blocks
 from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnText, Section, Table
-from trainlab.report.pictures import file_of, labels_of, picture_files, table_note
+from trainlab.report.pictures import Labels, file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
-Labels = Callable[[Block], str]
 FOLDER = "figures"
 SMALL_SIDE = 84
 """Pixels: smaller pictures are shown larger."""

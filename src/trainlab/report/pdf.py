@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from textwrap import wrap
@@ -16,7 +15,6 @@ from trainlab.report import pictures
 from trainlab.report.wrapping import cells
 from trainlab.words import Words
 
-Labels = Callable[[blocks.Block], str]
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS = 6
@@ -74,7 +72,7 @@ def _widths(document: Document) -> dict[str, int]:
     return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, blocks.Figure)}
 
 
-def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
+def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[str, Any]:
     """Neighbouring charts are laid out together."""
     found: list[dict[str, Any]] = []
     for is_chart, group in chart_groups(section.blocks):
@@ -84,7 +82,7 @@ def _section(section: Section, words: Words, labels: Labels) -> dict[str, Any]:
     return {**vars(section), "blocks": found, "sections": inner}
 
 
-def _block(block: blocks.Block, words: Words, labels: Labels) -> dict[str, Any]:
+def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[str, Any]:
     """Its fields by their names, and what the page needs beside them."""
     values: dict[str, Any] = {**vars(block), "kind": type(block).__name__}
     if isinstance(block, Table | blocks.Figure | blocks.Drawing | blocks.Gallery):

@@ -22,8 +22,10 @@ from trainlab.record.files import writing
 from trainlab.record.learning_record import Picture
 from trainlab.words import WORDS, Words
 
+Labels = Callable[[Block], str]
 
-def labels_of(document: Document, words: Words) -> Callable[[Block], str]:
+
+def labels_of(document: Document, words: Words) -> Labels:
     """`Figure 1`, `Table 2`: what gives a figure or table its label, counted in reading order."""
     labels: dict[int, str] = {}
     for key, kinds in (("figure_number", Figure | Drawing | Gallery), ("table_number", Table)):
