@@ -87,18 +87,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         before = [getattr(owner, name) for owner, name in PATCHED]
         threads = torch.get_num_threads()
         change = apply_change(text, script)
-        on_step = None if change is None else change.on_step
         monkeypatch.setattr(builtins, "_seen", seen, raising=False)
-        monkeypatch.setattr(builtins, "_step_ended", on_step or (lambda: None), raising=False)
+        monkeypatch.setattr(builtins, "_step_ended", change.on_step, raising=False)
         try:
-            run_script(ScriptSpec(path=str(script)), (), None if change is None else change.code)
+            run_script(ScriptSpec(path=str(script)), (), change.code)
         finally:
-            if change is not None:
-                change.close()
+            change.close()
             torch.set_num_threads(threads)
         assert [getattr(owner, name) for owner, name in PATCHED] == before
-        if change is not None:
-            change.check_used()
+        change.check_used()
         return seen
 
     with own_main():
@@ -141,7 +138,6 @@ def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None
     script = tmp_path / "train.py"
     script.write_text("for number in range(3):\n    total = number\nassert total == 0\n")
     change = apply_change("without=2", script)
-    assert change is not None
     with own_main():
         for _ in range(2):
             run_script(ScriptSpec(path=str(script)), (), change.code)

@@ -70,7 +70,9 @@ def interrupted(folder: Path, by: str, *arguments: str) -> subprocess.CompletedP
 def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     tmp_path: Path,
 ) -> None:
-    ended = interrupted(tmp_path, "SIGTERM in the background")
+    """Also what it saves then, what it writes at last, and what is still in the buffers of its files."""
+    metric = ("--metric", "accuracy=accuracy (.*)")
+    ended = interrupted(tmp_path, "SIGTERM in the background", "--saves", *metric)
     assert ended.returncode == 130, ended.stderr
     assert ended.stderr.splitlines()[-1] == "trainlab: interrupted"
     run = RunFolder(tmp_path / "r")
@@ -83,9 +85,14 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     assert "The script stopped before its end: these are the times up to that moment." in told
     assert "of the run" not in told
     assert not trial.notes
+    folder = run.trial(trial.id)
+    assert folder.output_file.read_text() == "saved\nat the end\n"
+    (log,) = folder.work_folder.rglob("log.txt")
+    assert log.read_text() == "not flushed"
+    assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
 
 
-@pytest.mark.parametrize("module", ["trainlab.watching.script_curve", "trainlab.watching.hooks"])
+@pytest.mark.parametrize("module", ["trainlab.watching.watched_run", "trainlab.watching.hooks"])
 def test_an_interrupt_amid_our_own_work_comes_when_that_is_done(module: str) -> None:
     """While torch runs below one of our wrappers, it comes at once."""
     former, names = signal.getsignal(signal.SIGINT), {"__name__": module, "done": list[bool]()}
@@ -102,7 +109,7 @@ def test_an_interrupt_amid_our_own_work_comes_when_that_is_done(module: str) -> 
             script()
     finally:
         signal.signal(signal.SIGINT, former)
-    assert names["done"] == ([True] if module.endswith("curve") else [])
+    assert names["done"] == ([True] if module.endswith("run") else [])
 
 
 @pytest.mark.slow
@@ -111,22 +118,6 @@ def test_all_ranks_of_a_script_that_is_interrupted_have_their_records(tmp_path: 
     assert ended.returncode == 130, ended.stderr
     folder = RunFolder(tmp_path / "r").trial("learn-seed1")
     assert [folder.watched_by(rank).read().num_steps >= 150 for rank in (0, 1)] == [True, True]
-
-
-@pytest.mark.slow
-def test_a_script_that_is_interrupted_may_save_what_it_has(tmp_path: Path) -> None:
-    """Also what it writes at last, and what is still in the buffers of its files."""
-    metric = ("--metric", "accuracy=accuracy (.*)")
-    assert interrupted(tmp_path, "SIGINT to all", "--saves", *metric).returncode == 130
-    run = RunFolder(tmp_path / "r")
-    (trial,) = run.trials()
-    folder = run.trial(trial.id)
-    assert (trial.state, trial.notes) == ("interrupted", ())
-    assert folder.output_file.read_text() == "saved\nat the end\n"
-    (log,) = folder.work_folder.rglob("log.txt")
-    assert log.read_text() == "not flushed"
-    assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
-    assert folder.watched.read().num_steps >= 150
 
 
 @pytest.mark.slow

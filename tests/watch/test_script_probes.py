@@ -6,7 +6,11 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from command import Verb
+from trainlab.analysis.evidence import gather
+from trainlab.analysis.overview import data_of
 from trainlab.lab import open_run
+from trainlab.report.contents import report_of
+from trainlab.report.markdown import markdown_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +50,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_script_has_all_that_a_workload_has(script: Path, trainlab: Verb) -> None:
     probes = ("--probe", "*.weight:grad:norm@2", "--probe", "type=ReLU:activation:mean@step")
-    columns = ("--metric-file", "test/seen=log.csv:seen")
-    trainlab("watch", script, "--vary", "lr=0.1", *probes, *columns, "--out", "all", "--no-report")
+    columns = ("--metric-file", "test/seen=log.csv:seen", "--metric-file", "auc=log.csv:val_auc")
+    asked = (*columns, "--metric", "f1=f1 ([0-9.]+)%")
+    trainlab("watch", script, "--vary", "lr=0.1", *probes, *asked, "--out", "all", "--no-report")
     trainlab("watch", script, "--no-tensorboard", "--out", "bare", "--no-report")
     (watched,), bare = open_run("all").trials(), open_run("bare").trial("learn-seed1")
     folder = open_run("all").trial(watched.id)
@@ -65,6 +70,11 @@ def test_a_script_has_all_that_a_workload_has(script: Path, trainlab: Verb) -> N
     (epoch,) = folder.epochs()
     assert epoch["test/error"] == float(losses[-1]) + 1
     assert epoch["test/seen"] == 50
+    missing = [one.values["name"] for one in watched.notes if one.code.startswith("metric_not_")]
+    assert missing == ["f1", "auc"]
+    text = markdown_of(report_of(data_of(gather(open_run("all"))), "en"))
+    assert "--metric f1: no line that the script printed has a number where" in text
+    assert "--metric-file auc: no number came in column val_auc of log.csv" in text
     board = EventAccumulator(str(folder.tensorboard_folder)).Reload()
     assert board.Tags()["graph"]
     assert [point.step for point in board.Scalars("step/loss/train over samples")] == [*range(1, 7)]

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,6 @@ import pytest
 
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.script_record import WatchedRecord
 from trainlab.spec import TrainSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import ScriptProcess
@@ -27,38 +26,20 @@ NEEDS = {"lightning_fit": ["lightning"], "hf_trainer": ["transformers", "acceler
 pytestmark = pytest.mark.slow
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A script that was watched to its end."""
-
-    told: dict[str, Any]
-    folder: TrialFolder
-    wall_s: float
-
-    @property
-    def record(self) -> WatchedRecord:
-        return self.folder.watched.read()
-
-
-def watch(shape: str, epochs: int, place: Path) -> Watched:
-    """Runs the script as a learn trial does."""
+def watch(shape: str, place: Path) -> tuple[dict[str, Any], TrialFolder]:
+    """Runs the script as a learn trial does: its last words, and its records."""
     place.mkdir()
     path, processes = str(SHAPES[shape]), 2 if shape == "ddp" else 1
-    script = ScriptSpec(path=path, arguments=(str(epochs),), folder=str(place), processes=processes)
+    script = ScriptSpec(path=path, arguments=("2",), folder=str(place), processes=processes)
     trial = Trial(id="learn-seed1", workload=shape, seed=1, settings=TrainSpec())
     folder = TrialFolder(place / "trial")
     folder.path.mkdir()
-    start_s = time.monotonic()
-    process = ScriptProcess(script, trial, folder, "learn", 1)
-    try:
+    with closing(ScriptProcess(script, trial, folder, "learn", 1)) as process:
         while "ended" not in (told := process.answer()):
             pass
-        wall_s = time.monotonic() - start_s
         process.wait()
-    finally:
-        process.close()
     assert told["ended"] == "done", told
-    return Watched(told, folder, wall_s)
+    return told, folder
 
 
 def losses_in(printed: str, word: str = "loss") -> list[float]:
@@ -80,31 +61,6 @@ def alike(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         pytest.skip("torch.compile needs g++")
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_script_computes_the_same_watched_or_not(shape: str, tmp_path: Path) -> None:
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [sys.executable, *(torchrun if shape == "ddp" else ()), str(SHAPES[shape]), "1"]
-    (tmp_path / "alone").mkdir()
-    alone = subprocess.run(
-        command, cwd=tmp_path / "alone", capture_output=True, text=True, timeout=300
-    )
-    assert alone.returncode == 0, alone.stdout + alone.stderr
-    watched = watch(shape, 1, tmp_path / "watched")
-    printed, record = watched.folder.output_file.read_text(), watched.record
-    losses = losses_in(alone.stdout)
-    assert len(losses) >= 20
-    assert all(map(math.isfinite, losses))
-    assert losses_in(printed) == losses
-    assert record.losses == losses
-    assert sum(record.parts_s.values()) == pytest.approx(record.wall_s)
-    assert record.wall_s < watched.wall_s
-    assert record.overhead_s > 0  # its bounds are in benchmarks/watching.py
-    if shape == "ddp":
-        other = watched.folder.watched_by(1).read()
-        assert other.rank == 1
-        assert other.losses == losses_in(printed, "loss1") == losses_in(alone.stdout, "loss1")
-
-
 STEPS = {"gan": 3, "lstm_regression": 20}
 """Backward passes of a step, where it is not one."""
 WITHOUT_DATA = {"lstm_regression"}
@@ -112,16 +68,48 @@ ORDERS = {"mnist": ("in order", True), "gan": ("shuffled", False)}
 """Loaders are seen by what they give."""
 
 
-@pytest.mark.parametrize("shape", [name for name in SHAPES if name not in ("ddp", "compiled")])
-def test_what_is_seen_of_a_script(shape: str, tmp_path: Path) -> None:
-    watched = watch(shape, 2, tmp_path / "watched")
-    record, curve = watched.record, watched.folder.curve()
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_script_computes_the_same_watched_or_not_and_what_it_does_is_seen(
+    shape: str, tmp_path: Path
+) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [sys.executable, *(torchrun if shape == "ddp" else ()), str(SHAPES[shape]), "2"]
+    (tmp_path / "alone").mkdir()
+    alone = subprocess.run(
+        command, cwd=tmp_path / "alone", capture_output=True, text=True, timeout=300
+    )
+    assert alone.returncode == 0, alone.stdout + alone.stderr
+    start_s = time.monotonic()
+    told, folder = watch(shape, tmp_path / "watched")
+    wall_s = time.monotonic() - start_s
+    printed, record, losses = (
+        folder.output_file.read_text(),
+        folder.watched.read(),
+        losses_in(alone.stdout),
+    )
+    assert len(losses) >= 20
+    assert all(map(math.isfinite, losses))
+    assert losses_in(printed) == losses
+    assert record.losses == losses
+    assert sum(record.parts_s.values()) == pytest.approx(record.wall_s)
+    assert record.wall_s < wall_s
+    assert record.overhead_s > 0  # its bounds are in benchmarks/watching.py
+    if shape == "ddp":
+        other = folder.watched_by(1).read()
+        assert other.rank == 1
+        assert other.losses == losses_in(printed, "loss1") == losses_in(alone.stdout, "loss1")
+    elif shape != "compiled":
+        check_seen(shape, told, folder)
+
+
+def check_seen(shape: str, told: dict[str, Any], folder: TrialFolder) -> None:
+    record, curve = folder.watched.read(), folder.curve()
     assert record.num_backward == record.num_steps * STEPS.get(shape, 1)
     steps = [line for line in curve if line["kind"] == "step"]
     epochs = [line for line in curve if line["kind"] == "epoch"]
     assert [line["step"] for line in steps] == list(range(1, record.num_steps + 1))
-    assert len(epochs) == watched.told["epochs"] == 2
-    assert epochs[-1]["train/loss"] == watched.told["final"]["train/loss"]
+    assert len(epochs) == told["epochs"] == 2
+    assert epochs[-1]["train/loss"] == told["final"]["train/loss"]
     first = [line["train/loss"] for line in steps if line["epoch"] == 1]
     assert epochs[0]["train/loss"] == pytest.approx(fmean(first))
     assert record.num_evaluation_passes > 0

@@ -57,6 +57,11 @@ def step(model: nn.Module, optimizer: Optimizer, inputs: Tensor | None = None) -
     optimizer.step()
 
 
+def steps(model: nn.Module, optimizer: Optimizer, number: int) -> None:
+    for _ in range(number):
+        step(model, optimizer)
+
+
 def plain() -> None:
     model, data = net(), samples(101)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -94,9 +99,7 @@ def adversarial() -> None:
 
 def without_loader() -> None:
     model = net()
-    optimizer = sgd(model)
-    for _ in range(60):
-        step(model, optimizer)
+    steps(model, sgd(model), 60)
 
 
 def closures() -> None:
@@ -127,9 +130,7 @@ def several_models() -> None:
     """As of a cross-validation: each has an optimizer of its own, no loader tells."""
     for _ in range(3):
         model = net()
-        optimizer = sgd(model)
-        for _ in range(40):
-            step(model, optimizer)
+        steps(model, sgd(model), 40)
 
 
 class Endless(IterableDataset[Any]):
@@ -161,9 +162,7 @@ class Own(torch.optim.SGD):
 def within_its_own() -> None:
     model = net()
     sgd(nn.Linear(4, 1))
-    optimizer = Own(model.parameters(), lr=0.01)
-    for _ in range(30):
-        step(model, optimizer)
+    steps(model, Own(model.parameters(), lr=0.01), 30)
 
 
 class Around(Optimizer):
@@ -179,9 +178,7 @@ class Around(Optimizer):
 
 def around_another() -> None:
     model = net()
-    optimizer = Around(sgd(model))
-    for _ in range(30):
-        step(model, optimizer)
+    steps(model, Around(sgd(model)), 30)
 
 
 def checkpointed() -> None:
@@ -508,8 +505,8 @@ def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
         """Both were made before; the first one lives on."""
         model = net()
         first, second = sgd(model), torch.optim.Adam(model.parameters())
-        for number in range(150):
-            step(model, first if number < 50 else second)
+        steps(model, first, 50)
+        steps(model, second, 100)
 
     tracer = traced(switching)
     assert tracer.num_steps == 130  # some pass until it is known
@@ -517,22 +514,16 @@ def test_an_optimizer_that_takes_over_ends_the_steps_from_then_on() -> None:
 
 
 def test_torch_is_as_before_once_the_tracer_is_closed() -> None:
-    before = state_of_torch()
+    """Copies and files of a model that are made before hold nothing of ours."""
+    before, model = state_of_torch(), net()
     tracer = Tracer()
     assert state_of_torch() != before
-    without_loader()
-    tracer.close()
-    assert state_of_torch() == before
-
-
-def test_copies_and_files_of_a_model_hold_nothing_of_ours() -> None:
-    model = net()
-    tracer = Tracer()
     step(model, sgd(model))
     assert all(not one._forward_hooks for one in model.modules())
     copied, stream = copy.deepcopy(model), io.BytesIO()
     torch.save(model, stream)
     tracer.close()
+    assert state_of_torch() == before
     assert b"trainlab" not in stream.getvalue()
     assert b"trainlab" not in pickle.dumps(copied)
 

@@ -134,8 +134,8 @@ class ScriptTimer:
 
     def turn(self, number: int) -> float:
         self._process.tell(f"turn {number}")
-        median_ms: float = self._process.answer()["median_ms"]
-        return median_ms
+        turn_ms: float = self._process.answer()["turn_ms"]
+        return turn_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
         self._process.tell(f"finish {bench} {stopped}")

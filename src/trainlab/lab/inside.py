@@ -24,7 +24,7 @@ from trainlab.plan import plan
 from trainlab.record.study_record import Event
 from trainlab.spec import Study, TrainSpec, checked
 from trainlab.spec.facts import AS_OBJECT
-from trainlab.spec.probe import ProbeSpec, split_probe
+from trainlab.spec.probe import ProbeSpec, probe_of
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching import own_metrics as told
 from trainlab.watching.hooks import Hooks
@@ -203,20 +203,12 @@ def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str |
         "workload": file or NOTEBOOK,
         "settings": checked(TrainSpec, {}),
         "script": script,
-        "probes": tuple(_probe(one) for one in given),
+        "probes": tuple(
+            one if isinstance(one, ProbeSpec) else probe_of(one, "probes") for one in given
+        ),
         "tensorboard": tensorboard,
     }
     return checked(Study, values, "trainlab.watch")
-
-
-def _probe(given: str | ProbeSpec) -> ProbeSpec:
-    if isinstance(given, ProbeSpec):
-        return given
-    try:
-        values = split_probe(given)
-    except ValueError as error:
-        raise SpecError([f"probes: {error}"]) from None
-    return checked(ProbeSpec, values, f"probes: {given!r}")
 
 
 def _file_of_caller() -> str | None:

@@ -120,7 +120,6 @@ class ProbeSpec(Spec):
 
     @property
     def bins(self) -> Bins | None:
-        """The bins of a histogram."""
         return bins_of(self.reducer) if self.reducer.startswith("histogram") else None
 
     @property

@@ -215,12 +215,12 @@ class UnusedChangeError(ChangeError):
 
 
 class ScriptChange:
-    """One change under way. `code`, where there is one, runs in place of the script's own."""
+    """One change under way, or none. `code`, where there is one, runs in place of the script's own."""
 
-    def __init__(self, name: ChangeName, value: str, script: Path) -> None:
+    def __init__(self, script: Path, name: ChangeName | None = None, value: str = "") -> None:
         self.name, self.value, self.script = name, value, script
         self.code: CodeType | None = None
-        self.on_step: Callable[[], None] | None = None
+        self.on_step: Callable[[], None] = lambda: None
         """Is called at the end of every step."""
         self.num_uses = 0
         """Times that it has made a difference."""
@@ -239,18 +239,19 @@ class ScriptChange:
 
     def check_used(self) -> None:
         """UnusedChangeError where it made no difference."""
-        if not self.num_uses:
+        if self.name and not self.num_uses:
             raise UnusedChangeError(f"{self.name}: the script does nothing that it would change")
 
 
-def apply_change(text: str, script: Path) -> ScriptChange | None:
-    """Makes a change, as `threads=1`, before the script runs; None for none. ChangeError where it cannot be
-    made to it. Before the script is watched: what watches it must see it as changed."""
+def apply_change(text: str, script: Path) -> ScriptChange:
+    """Makes a change, as `threads=1`, or none, before the script runs. ChangeError where it cannot be made
+    to it. Before the script is watched: what watches it must see it as changed."""
     if not text:
-        return None
-    change = ScriptChange(*change_parts(text), script)
+        return ScriptChange(script)
+    name, value = change_parts(text)
+    change = ScriptChange(script, name, value)
     try:
-        CHANGES[change.name](change)
+        CHANGES[name](change)
     except ChangeError:
         change.close()
         raise

@@ -15,13 +15,13 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
-from trainlab.watching.script_cost import Turns, WholeTurns, profiled_window
+from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
 from trainlab.watching.script_process import END, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
@@ -61,12 +61,24 @@ def main() -> int:
         torch.set_num_threads(order.threads)
     interrupts.heed()
     seed_all(order.trial.seed)
+    really_leave, own = os._exit, os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() != own:  # a process that the script forked
+            really_leave(status)
+        raise LeftAtOnce(status)
+
+    os._exit = leave
     try:
         ended = (_run_learn if order.mode == "learn" else _measure)(order, answers)
     except (ChangeError, TrainlabError, OSError) as error:
         # Ours: what was asked for cannot be changed, or records cannot be written any more.
         answers.send(**(ended := _failed(type(error).__name__, str(error).partition("\n")[0])))
-    return 0 if ended["ended"] == "done" else 1
+    os._exit = really_leave
+    code = 0 if ended["ended"] == "done" else 1
+    if "at_once" in ended:
+        really_leave(code)
+    return code
 
 
 def rank() -> int:
@@ -114,28 +126,23 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         if step == script.max_steps or is_late:
             raise EndOfWatch
 
-    def record(ended: Mapping[str, Any]) -> None:
-        # The script's last word; what follows are our records.
-        interrupts.ignore()
-        training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
-        came = training.progress
-        answers.send(
-            **ended,
-            epochs=came.epochs_done,
-            steps=came.steps_done,
-            final=came.final,
-            facts=training.facts,
-            notes=[note.model_dump(mode="json") for note in training.notes],
-            missing=[note.model_dump(mode="json") for note in training.missing],
-        )
-
     training.on_step, own = step_ended, os.getpid()
-    # Of a script that leaves by `os._exit` nothing runs any more, but what was seen is recorded.
-    with leaving_by(lambda code: record(_left(order, code))):
-        ended = _ended(order)
-    # Not in a process that the script forked, and that comes to its end as the script does.
-    if os.getpid() == own:
-        record(ended)
+    ended = _ended(order)
+    if os.getpid() != own:
+        return ended  # a process that the script forked has come to its end as the script does
+    # The script's last word; what follows are our records.
+    interrupts.ignore()
+    training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
+    came = training.progress
+    answers.send(
+        **ended,
+        epochs=came.epochs_done,
+        steps=came.steps_done,
+        final=came.final,
+        facts=training.facts,
+        notes=[note.model_dump(mode="json") for note in training.notes],
+        missing=[note.model_dump(mode="json") for note in training.missing],
+    )
     return ended
 
 
@@ -151,7 +158,7 @@ def _measure(order: Order, answers: Answers) -> dict[str, Any]:
             folder.operators.write(operators)
     else:
         commands = os.fdopen(order.commands, encoding="utf-8")
-        kind = WholeTurns if order.script.has_whole_turns else Turns
+        kind = MeanTurns if order.script.has_whole_turns else Turns
         warmup_steps = order.cost.warmup_steps
         turns = kind(tracer, warmup_steps, lambda: commands.readline().split(), answers.send)
         with random_layout():
@@ -166,7 +173,7 @@ def _run_until(
     order: Order,
     tracer: Tracer,
     protocol: Generator[None, None, Measured],
-    change: ScriptChange | None,
+    change: ScriptChange,
     script_ended: Callable[[], None] = lambda: None,
 ) -> tuple[dict[str, Any], Measured | None]:
     """Runs the script until a protocol, which goes on at the end of every step, has ended: how the script
@@ -175,36 +182,34 @@ def _run_until(
 
     def step_ended(step: int) -> None:
         nonlocal measured
-        if change is not None and change.on_step is not None:
-            change.on_step()
+        change.on_step()
         try:
             next(protocol)
         except StopIteration as end:
             measured = end.value
             raise EndOfWatch from None
 
-    def leave(code: int) -> None:
-        raise SystemExit(code)  # by `os._exit` in a script that may have to run again
-
     tracer.on_step = step_ended
     while True:
-        before = tracer.num_steps + tracer.num_light_steps
+        before = tracer.num_updates
         seed_all(order.trial.seed)
-        with leaving_by(leave):
-            ended = _ended(order, None if change is None else change.code)
+        ended = _ended(order, change.code)
         script_ended()
         if ended["ended"] != "done" or measured is not None:
             break
-        if tracer.num_steps + tracer.num_light_steps == before:
+        if tracer.num_updates == before:
             ended = _failed("NoUpdate", NO_UPDATE)
             break
         tracer.begin_again()
     tracer.close()
-    if change is not None:
-        change.close()
-        if ended["ended"] == "done":
-            change.check_used()
+    change.close()
+    if ended["ended"] == "done":
+        change.check_used()
     return ended, measured
+
+
+class LeftAtOnce(SystemExit):
+    """The script has called `os._exit`: its threads, and what it has put off, are not waited for."""
 
 
 def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
@@ -216,6 +221,8 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
         return {"ended": "done"}
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
+    except LeftAtOnce as end:
+        return {**_left(order, end.code), "at_once": True}
     except SystemExit as end:
         exit_code = end.code
         if isinstance(exit_code, str):
@@ -265,24 +272,6 @@ def run_script(
             import_module(main.__package__)
     own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     exec(own, main.__dict__)  # noqa: S102  what was asked for
-
-
-@contextmanager
-def leaving_by(leave: Callable[[int], None]) -> Iterator[None]:
-    """Inside this block `os._exit` calls that first, with the exit code; what it raises is raised. Not in
-    processes that the script forks, which end like that."""
-    really_leave, own = os._exit, os.getpid()
-
-    def watched(status: int) -> None:
-        if os.getpid() == own:
-            leave(status)
-        really_leave(status)
-
-    os._exit = watched  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os._exit = really_leave
 
 
 def _left(order: Order, code: object) -> dict[str, Any]:

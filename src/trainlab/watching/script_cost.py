@@ -14,10 +14,9 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
-import torch
 from torch.profiler import record_function
 
 from trainlab.errors import SpecError
@@ -77,32 +76,19 @@ class Turns:
         self._memory: list[tuple[int, int]] = []
         self._load_before = os.getloadavg()[0]
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the models seen so far."""
-        return torch.device(self._tracer.device)
-
     def protocol(self) -> Generator[None, None, CostRecord]:
         """What is done from the first step on, which is seen whole; ends with the record."""
         yield from self._warm_up()
-        self._answer(footprint=asdict(footprint(self.device)))
+        self._answer(footprint=asdict(footprint(self._tracer.device)))
         while command := self._next_command():
             match command:
                 case ["turn", number]:
                     before = cpu_times()
-                    median_ms, lead_ms, num_bare, num_marked = yield from self._turn(int(number))
+                    turn_ms, counts = yield from self._turn(int(number))
                     others, stolen = cpu_times().cores_since(before)
-                    self._turns.append(
-                        TurnRecord(
-                            round=int(number),
-                            lead_ms=lead_ms,
-                            num_bare=num_bare,
-                            num_marked=num_marked,
-                            others_cores=others,
-                            stolen_cores=stolen,
-                        )
-                    )
-                    self._answer(median_ms=median_ms)
+                    counts |= {"others_cores": others, "stolen_cores": stolen}
+                    self._turns.append(TurnRecord(round=int(number), **counts))
+                    self._answer(turn_ms=turn_ms)
                 case ["finish", bench, "tight" | "budget" as stopped]:
                     return self._finished(bench, stopped)
                 case _:
@@ -114,20 +100,20 @@ class Turns:
 
     def _warm_up(self) -> Protocol:
         before_s = time.perf_counter()
-        synchronize(self.device)
+        synchronize(self._tracer.device)
         waited_ms = 1e3 * (time.perf_counter() - before_s)
         # The first step of the process, without the start of the script.
         self._warmup_ms = [self._tracer.steps_ns[-1] / 1e6 + waited_ms]
         self._tracer.see(LIGHT)
-        self._stopwatch = Stopwatch(self.device)
+        self._stopwatch = Stopwatch(self._tracer.device)
         deadline_s = time.monotonic() + WARMUP_S
         while len(self._warmup_ms) < self._num_warmup or (
             not is_warm(self._warmup_ms[1:]) and time.monotonic() < deadline_s
         ):
             self._warmup_ms += yield from self._bare(1)
 
-    def _turn(self, number: int) -> Generator[None, None, tuple[float, list[float], int, int]]:
-        """The median step, the steps of its lead, and the numbers of bare and of marked ones."""
+    def _turn(self, number: int) -> Generator[None, None, tuple[float, dict[str, Any]]]:
+        """The median step, and for the record the steps of the lead, and how many bare and marked ones."""
         num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
         place = len(self._turns) % 4
         num_marked = math.ceil(MARKED_SHARE * num_bare) if place % 2 == 0 else 0
@@ -140,7 +126,8 @@ class Turns:
             yield from self._marked(num_marked)
         self._step_ms += bare_ms
         num_marked = len(self._phase_steps) - marked_before
-        return statistics.median(bare_ms), lead_ms, len(bare_ms), num_marked
+        counts = {"lead_ms": lead_ms, "num_bare": len(bare_ms), "num_marked": num_marked}
+        return statistics.median(bare_ms), counts
 
     def _bare(self, count: int) -> Generator[None, None, list[float]]:
         """So many steps, those set aside not counted; they count where there are no others."""
@@ -176,7 +163,7 @@ class Turns:
         tracer, stopwatch = self._tracer, self._stopwatch
         assert stopwatch is not None
         tracer.see(WHOLE)
-        on_device = self.device.type == "cuda"
+        on_device = self._tracer.device.type == "cuda"
         tracer.timeline.stopwatch = stopwatch if on_device else None
         for _ in range(count):
             stopwatch.mark("start")
@@ -236,7 +223,7 @@ class Turns:
         return loader.num_batches * loader.batch_size
 
 
-class WholeTurns(Turns):
+class MeanTurns(Turns):
     """Turns that count all that happens in them: tests, logging, the ends of passes over the data, what the
     script does after its last update, but not what it does before its first. A turn gives the mean time of
     an update: what happens now and then counts by how often it does."""
@@ -252,7 +239,7 @@ class WholeTurns(Turns):
         self._stop()
         self._num_runs += 1
 
-    def _turn(self, number: int) -> Generator[None, None, tuple[float, list[float], int, int]]:
+    def _turn(self, number: int) -> Generator[None, None, tuple[float, dict[str, Any]]]:
         tracer = self._tracer
         tracer.see(LIGHT)
         # Batches that workers have made ready while the script stood still do not count; leads of several
@@ -274,17 +261,16 @@ class WholeTurns(Turns):
         mean_ms = max(1e-6, 1e3 * self._spent_s / max(1, num_steps))
         self._step_ms.append(mean_ms)
         if not self._num_runs:  # then its memory is free for the next run
-            step = tracer.num_steps + tracer.num_light_steps
-            self._memory.append((step, psutil.Process().memory_info().rss))
-        return mean_ms, [], 1, 0
+            self._memory.append((tracer.num_updates, psutil.Process().memory_info().rss))
+        return mean_ms, {"lead_ms": [], "num_bare": 1, "num_marked": 0}
 
     def _go_on(self) -> None:
-        synchronize(self.device)
+        synchronize(self._tracer.device)
         self._since_s = time.perf_counter()
 
     def _stop(self) -> None:
         if self._since_s is not None:
-            synchronize(self.device)
+            synchronize(self._tracer.device)
             self._spent_s += time.perf_counter() - self._since_s
             self._since_s = None
 
@@ -307,7 +293,7 @@ def profiled_window(
     warm-up, steps without the profiler, one that is not counted, and those that are."""
     for _ in range(cost.warmup_steps):
         yield
-    device = torch.device(tracer.device)
+    device = tracer.device
     tracer.see(LIGHT)
     stopwatch = Stopwatch(device)
     stopwatch.mark("start")

@@ -1,9 +1,16 @@
 """Timeline: every moment of a watched process belongs to one part of the work, so that the parts add up.
 
-Calls of torch tell where a part begins and ends; what lies between two of them is named after them. Whether
-a pass was training shows only later, by the backward pass that follows or does not: until then its time
-is pending. Between two bursts nothing is timed but whole steps and their waits for data: the rest of a step
-is divided as in the latest steps seen whole.
+Calls of torch tell where a part begins and ends; what lies between two of them is named after them:
+
+    next(loader)  |         | model(x) |      | loss.backward() |       | optimizer.step() |
+        data        prepare   forward    loss      backward       other       optimizer      other …
+
+A `Tracer` tells it of those calls: `begin` and `end` are all that most of them need. Whether a pass through
+the model was training shows only later, by the backward pass that follows or does not: until then its time
+is pending, and goes to the step or to `evaluation` once that is settled.
+
+Of steps between two bursts nothing is timed but the whole and its wait for data: the rest is divided as in
+the latest steps seen whole.
 """
 
 import statistics
@@ -145,12 +152,6 @@ class Timeline:
         self._outer.clear()
         self.part, self._since = OTHER, self._clock()
 
-    def recover(self) -> None:
-        """Calls under way have raised: none is any more."""
-        self._spend()
-        self._outer.clear()
-        self.part = OTHER
-
     def count(self) -> None:
         """From here, the end of a step, on only whole steps and their waits for data are timed."""
         rests_ns = [sum(step) - step[DATA] for step in self.latest]
@@ -169,7 +170,6 @@ class Timeline:
         self._asked_ns = self._clock()
 
     def data_is_given(self) -> None:
-        """The wait has ended."""
         self._data_ns += self._clock() - self._asked_ns
 
     def step_is_counted(self) -> tuple[int, int]:

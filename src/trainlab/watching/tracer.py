@@ -96,10 +96,10 @@ class Tracer:
         return len(self.steps_ns)
 
     @property
-    def device(self) -> str:
+    def device(self) -> torch.device:
         """The kind of device that the models seen so far are on."""
         kinds = {kind for model in self.log.models for kind in model.devices}
-        return next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu")
+        return torch.device(next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu"))
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
@@ -133,6 +133,11 @@ class Tracer:
         self.was_restarted = True
         if self.num_first_models is None:
             self.num_first_models = len(self.log.models)
+
+    @property
+    def num_updates(self) -> int:
+        """Steps, and those of which nothing else was seen."""
+        return self.num_steps + self.num_light_steps
 
     def see(self, level: int, *, is_amid_step: bool = False) -> None:
         """From here on so much of each step is seen: from its end, unless it `is_amid_step`."""
@@ -185,7 +190,7 @@ class Tracer:
         if self.hooks.updating:  # an update raised
             self.hooks.updating.clear()
             if self.hooks.level == WHOLE:
-                self.timeline.recover()
+                self.timeline.end(OTHER)
         if self.hooks.level == COUNTS:
             if loader is not None and loader.is_trained_now:
                 self.timeline.data_is_asked_for()
@@ -271,7 +276,7 @@ class Tracer:
             if self.log.ends_step(optimizer):
                 self.num_light_steps += 1
                 if self.on_step is not None:
-                    self.on_step(self.num_steps + self.num_light_steps)
+                    self.on_step(self.num_updates)
             return
         if self.hooks.level == WHOLE:
             self.timeline.end(OTHER)

@@ -450,7 +450,7 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     log = tracer.log
     size, samples = log.batch_size, samples_per_update(tracer)
     batches = round(samples / size) if size and samples else 1
-    facts: dict[str, Any] = {"device": tracer.device, "threads": torch.get_num_threads()}
+    facts: dict[str, Any] = {"device": tracer.device.type, "threads": torch.get_num_threads()}
     facts |= {"batch_size": size, "accumulate": batches if batches > 1 else None}
     if log.optimizers:
         lrs = (one.lr for one in log.optimizers if one.lr is not None)

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import torch
 
 from trainlab.watching import script_cost
-from trainlab.watching.script_cost import WholeTurns
+from trainlab.watching.script_cost import MeanTurns
 from trainlab.watching.tracer import Tracer
 
 STEP_MS, TEST_MS = 70.0, 175.0
@@ -24,12 +25,11 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     tracer: Any = SimpleNamespace(
         see=lambda level: None,
         was_restarted=False,
-        device="cpu",
+        device=torch.device("cpu"),
         log=SimpleNamespace(trained_loader=loader),
-        num_steps=1,
-        num_light_steps=0,
+        num_updates=1,
     )
-    turns = WholeTurns(cast(Tracer, tracer), 1, list, lambda **answer: None)
+    turns = MeanTurns(cast(Tracer, tracer), 1, list, lambda **answer: None)
     means: list[float] = []
     for number in range(1, NUM_TURNS + 1):
         turn = turns._turn(number)
