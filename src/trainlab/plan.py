@@ -57,7 +57,6 @@ class Group(Spec):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of its trials."""
         return tuple(trial.id for trial in self.trials)
 
     @property
@@ -117,7 +116,6 @@ def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
 
 
 def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:
-    """All of them, in the order planned."""
     return tuple(trial for group in groups for trial in group.trials)
 
 

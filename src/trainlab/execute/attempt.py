@@ -149,7 +149,6 @@ def ending_together(attempts: Sequence[Attempt]) -> Iterator[None]:
 
 
 def new_token() -> str:
-    """One that nobody else has."""
     return uuid.uuid4().hex[:12]
 
 

@@ -85,7 +85,6 @@ def sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, or takes one that is there."""
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
 
@@ -138,7 +137,6 @@ class LineWriter:
             )
 
     def write(self, *values: Mapping[str, Any]) -> None:
-        """Appends a line each."""
         with writing(self.path):
             for value in values:
                 self._stream.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")

@@ -147,7 +147,6 @@ class Picture(Record):
 
     @property
     def values(self) -> bytes:
-        """The pixels as bytes."""
         return base64.b64decode(self.pixels)
 
     @classmethod
@@ -187,7 +186,6 @@ class ConfusionRecord(FileRecord):
 
     @property
     def num_classes(self) -> int:
-        """How many there are."""
         return len(self.counts)
 
     @property

@@ -239,7 +239,6 @@ class RunFolder:
         return read_record(self.study_file, StudyRecord)
 
     def trials(self) -> list[TrialRecord]:
-        """All trials, in the order planned."""
         return [self.trial(trial_id).read() for trial_id in self.study().trials]
 
     def write_environment(self, record: Environment) -> str:
@@ -324,7 +323,6 @@ def check_run(path: Path) -> None:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """Run folders that lie in a folder, by name."""
     return sorted(study.parent for study in folder.glob("*/study.json") if study.is_file())
 
 

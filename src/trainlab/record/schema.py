@@ -50,7 +50,6 @@ class Note(Record):
 
 
 def note(code: str, **values: Value) -> Note:
-    """A note with the values of its sentence."""
     return Note(code=code, values=values)
 
 

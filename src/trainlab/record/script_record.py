@@ -126,7 +126,6 @@ class WatchedRecord(FileRecord):
 
     @property
     def total_s(self) -> float:
-        """Training and evaluation."""
         return self.trained_s + self.parts_s.get("evaluation", 0.0)
 
 
@@ -185,7 +184,6 @@ class LimitRow(Record):
 
     @property
     def proofs(self) -> list[TriedRow]:
-        """Changes that showed it."""
         return [one for one in self.tried if one.verdict == "confirmed" and not one.is_remedy]
 
 

@@ -54,7 +54,6 @@ class StudyRecord(FileRecord):
 
     @property
     def trials(self) -> tuple[str, ...]:
-        """The ids of all trials, in the order planned."""
         return tuple(trial for group in self.groups for trial in group.trials)
 
     def to_study(self, where: str) -> Study:

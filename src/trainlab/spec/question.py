@@ -162,7 +162,6 @@ def asked_values(question: Question, setting: str) -> list[Any]:
 
 
 def seeds_of(question: Question) -> tuple[int, ...]:
-    """The seeds themselves."""
     seeds = question.seeds
     if not isinstance(seeds, int):
         return seeds

@@ -100,7 +100,6 @@ class ScriptSpec(Spec):
         )
 
     def environment_for(self, levels: Mapping[str, Scalar]) -> dict[str, str]:
-        """The environment variables of a cell."""
         return {
             name.removeprefix(ENVIRONMENT): _text(level)
             for name, level in levels.items()

@@ -351,7 +351,6 @@ class TrainSpec(Spec):
 
     @property
     def start_lr(self) -> float:
-        """The learning rate of the first epoch."""
         return OPTIMIZERS[self.optimizer].lr if self.lr is None else self.lr
 
     def is_set(self, name: str) -> bool:

@@ -122,7 +122,6 @@ class CostSpec(Spec):
 
     @property
     def modes(self) -> tuple[Literal["train", "inference"], ...]:
-        """The modes that are measured."""
         return ("train", "inference") if self.mode == "both" else (self.mode,)
 
 
@@ -274,7 +273,6 @@ class Study(StudyBase):
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """What varies, in the order asked."""
         return tuple(dict.fromkeys(name for cell in self.cells for name in cell.levels))
 
     @property
