@@ -173,19 +173,6 @@ class Structured(nn.Module):
         return {"logits": (self.first(inputs), self.second(inputs))}
 
 
-class Looping(nn.Module):
-    """Fifty calls of one module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.again, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        for _ in range(50):
-            inputs = self.again(inputs)
-        return self.last(inputs)
-
-
 class Frozen(nn.Module):
     """The first layer is not trained."""
 
@@ -338,7 +325,7 @@ ZOO = {
     model.__name__: model
     for model in [
         *(Branching, Shared, InPlace, Residual, Recurrent, Attending, Encoding, ScaledDotProduct),
-        *(OwnParameter, Structured, Looping, Frozen, Convolving, Parametrized, Checkpointed),
+        *(OwnParameter, Structured, Frozen, Convolving, Parametrized, Checkpointed),
         *(Careless, nested),
     ]
 }

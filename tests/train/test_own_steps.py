@@ -21,19 +21,22 @@ CPU = torch.device("cpu")
 SIZE = 50
 
 
-def made(make: Callable[[], Any], seed: int = 3) -> Any:
+def made(make: Callable[[], Any]) -> Any:
     """A model with the first weights of the trial."""
-    with seeded(seed, "weights"):
+    with seeded(3, "weights"):
         return make()
 
 
-def epochs(
-    number: int = 2, size: int = SIZE, batch: int = 8, seed: int = 3
-) -> Iterator[list[Tensor]]:
-    """The batches of each epoch as row numbers; dropout draws as in the trial."""
-    for epoch in range(1, number + 1):
-        with seeded(seed, "dropout", epoch):
-            yield list(data_order(seed, epoch, size).split(batch))
+def by_hand(
+    update: Callable[[Tensor], Tensor], epoch_ends: Callable[[], Any] = lambda: None
+) -> list[float]:
+    """The losses of updates, each of a batch's row numbers; dropout draws as in the trial."""
+    losses = []
+    for epoch in (1, 2):
+        with seeded(3, "dropout", epoch):
+            losses += [float(update(rows).detach()) for rows in data_order(3, epoch, SIZE).split(8)]
+        epoch_ends()
+    return losses
 
 
 X = torch.randn(SIZE, 6, generator=torch.Generator().manual_seed(0))
@@ -59,18 +62,18 @@ def own_step(model: nn.Module, batch: Any) -> dict[str, Any]:
     return {"loss": F.cross_entropy(scores, batch["y"]), "largest": scores.abs().max()}
 
 
+def plain_update(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> Tensor:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(X[rows]), Y[rows])
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
 def plain_losses() -> list[float]:
-    model, losses = made(net), []
+    model = made(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    for pieces in epochs():
-        model.train()
-        for rows in pieces:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(X[rows]), Y[rows])
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-    return losses
+    return by_hand(lambda rows: plain_update(model, optimizer, rows))
 
 
 @dataclass
@@ -254,21 +257,22 @@ def gan_workload() -> Workload:
 
 def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None:
     curve, *_ = curve_of(gan_workload(), tmp_path)
-    models, losses = made(lambda: nn.ModuleDict(gan())), []
+    models = made(lambda: nn.ModuleDict(gan()))
     optimizers = adams(models, TrainSpec(lr=0.05))
-    for pieces in epochs():
-        for rows in pieces:
-            fake = models["generator"](torch.randn(len(rows), 2))
-            optimizers["critic"].zero_grad()
-            loss = critic_loss(models, X[rows], fake.detach())
-            loss.backward()
-            optimizers["critic"].step()
-            optimizers["generator"].zero_grad()
-            told = models["critic"](fake)
-            F.binary_cross_entropy_with_logits(told, torch.ones_like(told)).backward()
-            optimizers["generator"].step()
-            losses.append(float(loss.detach()))
-    assert curve.losses == losses
+
+    def update(rows: Tensor) -> Tensor:
+        fake = models["generator"](torch.randn(len(rows), 2))
+        optimizers["critic"].zero_grad()
+        loss = critic_loss(models, X[rows], fake.detach())
+        loss.backward()
+        optimizers["critic"].step()
+        optimizers["generator"].zero_grad()
+        told = models["critic"](fake)
+        F.binary_cross_entropy_with_logits(told, torch.ones_like(told)).backward()
+        optimizers["generator"].step()
+        return loss
+
+    assert curve.losses == by_hand(update)
     assert "train/deceived" in curve.epochs[-1].metrics
 
 
@@ -300,11 +304,11 @@ def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
         optimizer=lbfgs,
     )
     curve, *_ = curve_of(workload, tmp_path, lr=0.5)
-    model, losses = made(linear), []
-    optimizer = lbfgs(model, TrainSpec(lr=0.5))
-    for pieces in epochs():
-        losses += [float(optimizer.step(closure_of(model, optimizer, X[r], Y[r]))) for r in pieces]
-    assert curve.losses == losses
+    model = made(linear)
+    optimizer: Any = lbfgs(model, TrainSpec(lr=0.5))
+    assert curve.losses == by_hand(
+        lambda rows: optimizer.step(closure_of(model, optimizer, X[rows], Y[rows]))
+    )
 
 
 @pytest.mark.parametrize("each", ["epoch", "step"])
@@ -321,21 +325,16 @@ def test_groups_and_a_schedule_of_the_users_own(each: str, tmp_path: Path) -> No
         name="own", model=net, data=data, loss=F.cross_entropy, optimizer=optimizer_of
     )
     curve, *_ = curve_of(workload, tmp_path)
-    model, losses = made(net), []
+    model = made(net)
     optimizer, schedule, _ = optimizer_of(model, TrainSpec(lr=0.05))
-    for pieces in epochs():
-        model.train()
-        for rows in pieces:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(X[rows]), Y[rows])
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
-            if each == "step":
-                schedule.step()
-        if each == "epoch":
+
+    def update(rows: Tensor) -> Tensor:
+        loss = plain_update(model, optimizer, rows)
+        if each == "step":
             schedule.step()
-    assert curve.losses == losses
+        return loss
+
+    assert curve.losses == by_hand(update, schedule.step if each == "epoch" else lambda: None)
 
 
 class Noisy(TorchDataset[tuple[Tensor, Tensor]]):
