@@ -37,23 +37,23 @@ WIDE_RANGE = 20
 
 def chart(rows: Sequence[Spec], layers: list[Spec], height: int) -> Spec:
     """The frame around the layers; rows of cells that the reader has hidden are not drawn."""
+    # Six digits: more are noise, and make the file larger.
+    rounded = [
+        {
+            name: float(f"{value:.6g}") if isinstance(value, float) else value
+            for name, value in row.items()
+            if value is not None
+        }
+        for row in rows
+    ]
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "width": "container",
         "height": height,
         "params": [{"name": "hidden", "value": []}],
-        "data": {"name": "rows", "values": [_rounded(row) for row in rows]},
+        "data": {"name": "rows", "values": rounded},
         "transform": [{"filter": "indexof(hidden, datum.cell) < 0"}],
         "layer": layers,
-    }
-
-
-def _rounded(row: Spec) -> Spec:
-    """Six digits: more are noise, and make the file larger."""
-    return {
-        name: float(f"{value:.6g}") if isinstance(value, float) else value
-        for name, value in row.items()
-        if value is not None
     }
 
 
@@ -63,7 +63,6 @@ def layer(mark: str, encoding: Spec, *filters: Spec, **look: Any) -> Spec:
 
 
 def dots(encoding: Spec, *filters: Spec, size: float, **look: Any) -> Spec:
-    """A filled dot per row."""
     return layer(
         "point", encoding, *filters, **{"filled": True, "opacity": 1, "size": size, **look}
     )
@@ -92,7 +91,6 @@ def quantity(field: str, title: str, **more: Any) -> Spec:
 
 
 def nominal(field: str, title: str | None, order: Sequence[str], axis: Spec) -> Spec:
-    """The encoding of names, in their order."""
     return {"field": field, "type": "nominal", "sort": list(order), "title": title, "axis": axis}
 
 
@@ -111,7 +109,6 @@ def colour(
 
 
 def tooltip(hover: Hover) -> list[Spec]:
-    """The encoding of what a hover shows."""
     return [
         {"field": field, "title": title, "type": "nominal"}
         if pattern is None
@@ -121,12 +118,10 @@ def tooltip(hover: Hover) -> list[Spec]:
 
 
 def interval_hover(words: Words, pattern: str) -> Hover:
-    """The ends of an interval, as part of a hover."""
     return [(end, words(f"interval_{end}"), pattern) for end in ("low", "high")]
 
 
 def of_kind(kind: str) -> Spec:
-    """Keeps the rows of one kind."""
     return {"filter": f"datum.kind === '{kind}'"}
 
 

@@ -206,7 +206,6 @@ def _compared(
     measured: Sequence[tuple[Contrast, Measurement, Measurement]],
     comparisons: Sequence[CostComparison],
 ) -> Iterator[Finding]:
-    """Time of every pair of cells, then their memory."""
     noise, memory = noise_ratio(evidence, mode), []
     for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
         confounds = trial_confounds(first.trial, second.trial, pair.factors)
@@ -325,7 +324,6 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
 
 
 def measured_cell(measurement: Measurement, words: Words) -> str:
-    """The cell, with which of its measurements it is."""
     notes = [words("again")] if measurement.trial.again else []
     notes += [words("trained")] if measurement.is_trained else []
     return measurement.trial.cell + (f" ({words.listed(notes)})" if notes else "")
@@ -372,7 +370,6 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
 
 
 def method_text(measurement: Measurement, words: Words) -> str:
-    """How a measurement was made, in a sentence."""
     summary = measurement.summary
     return words(
         "step_method",

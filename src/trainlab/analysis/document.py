@@ -17,8 +17,6 @@ Mark = Literal["different", "equivalent", "identical", "cannot tell", "fact"]
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Plain text."""
-
     text: str
 
 
@@ -42,8 +40,6 @@ class Bullet:
 
 @dataclass(frozen=True)
 class Bullets:
-    """Findings, one below the other."""
-
     items: tuple[Bullet, ...]
 
 
@@ -61,8 +57,6 @@ class Statement:
 
 @dataclass(frozen=True)
 class Statements:
-    """The sentences of the answer, one below the other."""
-
     items: tuple[Statement, ...]
     is_lead: bool = False
     """Whether they are what a reader should see first."""
@@ -70,8 +64,6 @@ class Statements:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
-
     heading: str
     is_number: bool = False
     is_extra: bool = False
@@ -196,8 +188,6 @@ class GalleryItem:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Small pictures side by side, each with its own text."""
-
     id: str
     caption: str
     items: tuple[GalleryItem, ...]
@@ -254,8 +244,6 @@ def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is below it."""
-
     id: str
     title: str
     blocks: tuple[Block, ...] = ()
@@ -312,13 +300,10 @@ class Document:
         return chain(self.notices, *(section.all_blocks() for section in self.sections))
 
     def figures(self) -> list[Figure]:
-        """Every chart, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Figure)]
 
     def drawings(self) -> list[Drawing]:
-        """Every drawing, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Drawing)]
 
     def galleries(self) -> list[Gallery]:
-        """Every gallery, in reading order."""
         return [block for block in self.all_blocks() if isinstance(block, Gallery)]

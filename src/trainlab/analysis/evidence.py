@@ -30,7 +30,6 @@ R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 Line = Mapping[str, Any]
-"""A line of a curve."""
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -182,7 +181,6 @@ class Evidence:
 
     @property
     def name(self) -> str:
-        """The study's name."""
         return self.record.name
 
     @property
@@ -192,7 +190,6 @@ class Evidence:
 
     @property
     def environment(self) -> Environment:
-        """The first machine."""
         return next(iter(self.environments.values()), UNKNOWN)
 
     @property

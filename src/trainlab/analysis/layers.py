@@ -105,7 +105,6 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
 
 
 def call_table(record: NetworkRecord, cell: str, words: Words) -> Table:
-    """A row per call in their order, without times."""
     fields: list[Field[CallRow]] = [
         name(words("layer"), call_name),
         name(words("type"), lambda row: row.type),

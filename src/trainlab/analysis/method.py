@@ -79,7 +79,6 @@ def _signed(share: float) -> str:
 
 
 def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
-    """What each instrument added to a step."""
     fields: list[Field[tuple[Measurement, Overhead]]] = [
         name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
         name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
@@ -93,7 +92,6 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
 
 
 def overhead_text(added: Sequence[Overhead], words: Words) -> str:
-    """What each instrument added to a step, in a sentence."""
     parts = (
         f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{o.interval_text(words)}]"
         for o in added
@@ -181,7 +179,6 @@ def _range(values: Iterable[int], words: Words) -> str:
 
 
 def environment_section(data: RunData, words: Words) -> Section:
-    """The machines and software everything ran on."""
     machines = data.evidence.environments.values()
     tables = tuple(environment_table(machine, words, data.evidence) for machine in machines)
     return Section("environment", words("environment"), tables)

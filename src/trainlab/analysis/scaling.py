@@ -220,7 +220,6 @@ def scaling_section(data: RunData, words: Words) -> Section | None:
 
 
 def _efficiency_text(one: Finding, words: Words) -> str:
-    """The efficiency with its interval."""
     if one.efficiency_low is None or one.efficiency_high is None:
         return percent(one.efficiency)
     ends = {"low": percent(one.efficiency_low), "high": percent(one.efficiency_high)}

@@ -41,7 +41,6 @@ class Field(Generic[T]):
     """Whether a narrow terminal may leave it out."""
 
     def entry(self, item: T) -> Entry:
-        """What stands in the row of one item."""
         value = self.read(item)
         if isinstance(value, Entry):
             return value
@@ -49,14 +48,12 @@ class Field(Generic[T]):
 
 
 def name(heading: str, read: Callable[[T], Entry | str], *, is_extra: bool = False) -> Field[T]:
-    """A column of names or words."""
     return Field(heading, read, is_extra=is_extra)
 
 
 def value(
     heading: str, read: Callable[[T], Entry | float | None], *, is_extra: bool = False
 ) -> Field[T]:
-    """A column of numbers."""
     return Field(heading, read, is_number=True, is_extra=is_extra)
 
 
@@ -101,7 +98,6 @@ def count(value: int) -> Entry:
 
 
 def share(value: float) -> Entry:
-    """In per cent."""
     return Entry(percent(value), value)
 
 
@@ -154,7 +150,6 @@ MOST_FINDINGS = 30
 
 
 def bullets(findings: Iterable[Finding], words: Words) -> Bullets:
-    """Findings as their sentences."""
     marked = ((finding.sentence(words), mark_of(finding.verdict)) for finding in findings)
     return Bullets(tuple(Bullet(text, mark, mark_label(mark, words)) for text, mark in marked))
 
@@ -173,5 +168,4 @@ def mark_of(verdict: Verdict | None) -> Mark:
 
 
 def mark_label(mark: Mark, words: Words) -> str:
-    """The mark in words."""
     return words(f"mark_{mark.replace(' ', '_')}")

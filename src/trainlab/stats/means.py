@@ -29,7 +29,6 @@ class Interval:
     high: float
 
     def contains(self, value: float) -> bool:
-        """Whether the value lies in the interval."""
         return self.low <= value <= self.high
 
     @property
