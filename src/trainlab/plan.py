@@ -73,16 +73,14 @@ def plan(study: Study) -> tuple[Group, ...]:
     """
     first, *others = study.seeds
     begun = further_groups(study, [first])
-    quickest = min(begun, key=_relative_time, default=None)
+    quickest = min(
+        begun, key=lambda group: group.settings.epochs / group.settings.batch_size, default=None
+    )
     return (
         *sorted(begun, key=lambda group: group is not quickest),
         *_cost_groups(study),
         *further_groups(study, others),
     )
-
-
-def _relative_time(group: Group) -> float:
-    return group.settings.epochs / group.settings.batch_size
 
 
 def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec | None) -> int:

@@ -130,7 +130,7 @@ class LocalExecutor:
                 code=self.load.known_code(study.workload),
                 sent=self.load.sent,
             )
-            there = _Processes(run, events, job, self.trial_timeout_s)
+            there = _Processes(events, job, Retries(run), self.trial_timeout_s)
             for kind, some in groupby(packed(groups) if self.on == "local" else groups, kind_of):
                 members = list(some)
                 if kind == "timed":
@@ -195,78 +195,6 @@ class _Here:
                 seat.abandon()
 
 
-class _Processes:
-    """Those of a run on this machine: starts them, has them run beside each other or in turns, and has some
-    trials tried once more."""
-
-    def __init__(
-        self, run: RunFolder, events: EventWriter, job: Job, trial_timeout_s: float | None
-    ) -> None:
-        """`job`: what is the same for all of them."""
-        self._events, self._job, self._retries = events, job, Retries(run)
-        self._trial_timeout_s = trial_timeout_s
-        self._times_s: dict[str, float] = {}
-        """Of a trial, by cell, in the last group that ended."""
-
-    def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
-        """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
-        comes last. Towards the end those that take longest go first, so that none is left running alone."""
-        waiting, running = list(groups), dict[WorkerProcess, Group]()
-        with _ending() as processes:
-            while True:
-                if len(waiting) <= LAST_ROUNDS * jobs.number:
-                    waiting.sort(key=lambda one: -self._times_s.get(one.trials[0].cell, 0.0))
-                while (group := _next(waiting, running.values(), jobs)) and not is_over():
-                    waiting.remove(group)
-                    processes.append(process := self._process(group, jobs.threads))
-                    running[process] = group
-                    number = jobs.number
-                    self._events.write(
-                        Event(kind="group_begins", trials=group.ids, num_side_by_side=number)
-                    )
-                    process.tell("run")
-                if not running:
-                    return
-                while not (answering := [one for one in running if one.has_answered()]):
-                    connection.wait([process.pipe for process in running], launch.POLL_S)
-                for process in answering:
-                    group = running.pop(process)
-                    process.finish_run()
-                    waiting += self._retries.of_group(group, process)
-                    process.kill()
-                    processes.remove(process)
-                    self._events.write(Event(kind="group_ends", trials=group.ids))
-                    for trial in group.trials:
-                        self._times_s[trial.cell] = process.busy_s / len(group.trials)
-
-    def run_bench(self, groups: Sequence[Group]) -> None:
-        """Starts the processes of a bench together and lets them take turns."""
-        ids = tuple(group.ids for group in groups)
-        with _ending() as processes:
-            self._events.write(Event(kind="starting", groups=ids))
-            for group in groups:
-                processes.append(process := self._process(group, None))
-                process.tell("ready")
-            for process in processes:
-                process.answer()
-            self._events.write(Event(kind="ready", groups=ids))
-            take_turns(processes, groups, self._events)
-        if self._retries.is_for_bench(groups, processes):
-            self.run_bench(groups)
-
-    def _process(self, group: Group, threads: int | None) -> WorkerProcess:
-        # Of trials that run together each counts its share of the time.
-        each_s = self._trial_timeout_s
-        job = replace(
-            self._job,
-            trials=group.ids,
-            token=new_token(),
-            threads=threads or group.settings.threads,
-            limit_s=None if each_s is None else each_s * len(group.trials),
-        )
-        return WorkerProcess(group, job)
-
-
 LOST_PROCESS = ProcessLostError.__name__
 KILLED = "killed"
 
@@ -324,6 +252,78 @@ class Retries:
         is_first = bool(asked) and not asked & self._given
         self._given |= asked
         return is_first
+
+
+@dataclass(frozen=True)
+class _Processes:
+    """Those of a run on this machine: starts them, has them run beside each other or in turns, and has some
+    trials tried once more."""
+
+    events: EventWriter
+    job: Job
+    """What is the same for all of them."""
+    retries: Retries
+    trial_timeout_s: float | None
+    times_s: dict[str, float] = field(default_factory=dict)
+    """Of a trial, by cell, in the last group that ended."""
+
+    def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
+        """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
+        comes last. Towards the end those that take longest go first, so that none is left running alone."""
+        waiting, running = list(groups), dict[WorkerProcess, Group]()
+        with _ending() as processes:
+            while True:
+                if len(waiting) <= LAST_ROUNDS * jobs.number:
+                    waiting.sort(key=lambda one: -self.times_s.get(one.trials[0].cell, 0.0))
+                while (group := _next(waiting, running.values(), jobs)) and not is_over():
+                    waiting.remove(group)
+                    processes.append(process := self._process(group, jobs.threads))
+                    running[process] = group
+                    number = jobs.number
+                    self.events.write(
+                        Event(kind="group_begins", trials=group.ids, num_side_by_side=number)
+                    )
+                    process.tell("run")
+                if not running:
+                    return
+                while not (answering := [one for one in running if one.has_answered()]):
+                    connection.wait([process.pipe for process in running], launch.POLL_S)
+                for process in answering:
+                    group = running.pop(process)
+                    process.finish_run()
+                    waiting += self.retries.of_group(group, process)
+                    process.kill()
+                    processes.remove(process)
+                    self.events.write(Event(kind="group_ends", trials=group.ids))
+                    for trial in group.trials:
+                        self.times_s[trial.cell] = process.busy_s / len(group.trials)
+
+    def run_bench(self, groups: Sequence[Group]) -> None:
+        """Starts the processes of a bench together and lets them take turns."""
+        ids = tuple(group.ids for group in groups)
+        with _ending() as processes:
+            self.events.write(Event(kind="starting", groups=ids))
+            for group in groups:
+                processes.append(process := self._process(group, None))
+                process.tell("ready")
+            for process in processes:
+                process.answer()
+            self.events.write(Event(kind="ready", groups=ids))
+            take_turns(processes, groups, self.events)
+        if self.retries.is_for_bench(groups, processes):
+            self.run_bench(groups)
+
+    def _process(self, group: Group, threads: int | None) -> WorkerProcess:
+        # Of trials that run together each counts its share of the time.
+        each_s = self.trial_timeout_s
+        job = replace(
+            self.job,
+            trials=group.ids,
+            token=new_token(),
+            threads=threads or group.settings.threads,
+            limit_s=None if each_s is None else each_s * len(group.trials),
+        )
+        return WorkerProcess(group, job)
 
 
 def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:

@@ -89,10 +89,8 @@ def _optimizer_problems(settings: Sequence[TrainSpec], devices: Sequence[str]) -
         for device in devices or (one.device,):
             try:
                 check_optimizer(one, pick_device(device))
-            except SpecError as error:
-                yield from error.problems
             except TrainlabError as error:
-                yield str(error)
+                yield from str(error).splitlines()
 
 
 def _data_problems(settings: Sequence[TrainSpec], dataset: Dataset) -> Iterator[str]:
