@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
-from trainlab.analysis.document import Block, Paragraph
+from trainlab.analysis.document import Paragraph
 from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
@@ -57,32 +57,23 @@ class CompareVerb(Verb):
         from trainlab.lab import open_run
 
         words, console, paths = self.words, Console(), (self.first, self.second)
+        lang = words.lang
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
-        both = a, b = [open_run(path).evidence() for path in paths]
-        found = comparison.side_by_side(a, b)
+        a, b = (open_run(path).evidence() for path in paths)
+        found, both = comparison.side_by_side(a, b), (data_of(a), data_of(b))
         for name, path in zip("AB", paths, strict=True):
             print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
-        for evidence in both:
-            Summary(console, data_of(evidence), words).print_damaged()
-        blocks: list[Block] = [
-            comparison.beside_table(words(f"compare_{key}_table"), rows, words)
-            for key, rows in (("costs", found.costs), ("learned", found.learned))
-            if rows
-        ]
-        for run, cells in (("A", found.only_a), ("B", found.only_b)):
-            if cells:
-                blocks.append(Paragraph(words("compare_only", run=run, cells=words.listed(cells))))
-        if found.confounds:
-            blocks.append(comparison.difference_table(found.confounds, words))
-        else:
-            blocks.append(Paragraph(words("compare_nothing")))
+        for data in both:
+            Summary(console, data, words).print_damaged()
+        for section in comparison.comparison_of(*both, found, lang).sections:
+            if section.id in ("costs", "learning", "differs"):
+                print_blocks(console, section.blocks, words)
         if self.report is not None:
             from trainlab.report.writing import write_comparison
 
-            write_comparison(a, b, self.report, words.lang, comparison.labels_of(both, paths))
-            blocks.append(Paragraph(words("report_at", path=self.report)))
-        print_blocks(console, blocks, words)
+            write_comparison(a, b, self.report, lang, comparison.labels_of((a, b), paths))
+            print_blocks(console, [Paragraph(words("report_at", path=self.report))], words)
 
 
 def _share(text: str) -> float:
