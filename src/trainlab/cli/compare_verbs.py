@@ -1,11 +1,11 @@
 """trainlab compare, gate, reproduce: one run held against another, or against published figures."""
 
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
@@ -148,11 +148,9 @@ class GateVerb(ForPrograms):
 
 
 def _write_markdown(place: str, text: str) -> None:
-    if place == STDOUT:
-        sys.stdout.write(text)
-        return
     try:
-        Path(place).write_text(text, encoding="utf-8")
+        with click.open_file(place, "w", encoding="utf-8") as stream:  # `-` is standard output
+            stream.write(text)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
         raise TrainlabError(f"--markdown {place}: {rule}") from None
