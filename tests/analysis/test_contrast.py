@@ -25,13 +25,10 @@ def test_in_a_grid_each_cell_is_compared_along_each_factor_with_its_first_level(
     ]
 
 
-def test_of_three_levels_the_first_is_the_reference_and_the_others_are_compared_too() -> None:
+def test_levels_are_compared_with_each_other_where_all_else_is_equal() -> None:
     cells = made_study(vary={"batch_size": (16, 1, 64)}).all_cells
     assert [one.levels for one in against_references(cells)] == [(16, 1), (16, 64)]
     assert [one.levels for one in contrasts(cells)] == [(16, 1), (16, 64), (1, 64)]
-
-
-def test_levels_are_compared_with_each_other_where_all_else_is_equal() -> None:
     assert pairs(vary={"batch_size": (1, 16, 64), "lr": (0.1, 0.01)})[-2:] == [
         ("batch_size", "batch_size=16,lr=0.1", "batch_size=64,lr=0.1"),
         ("batch_size", "batch_size=16,lr=0.01", "batch_size=64,lr=0.01"),
@@ -55,13 +52,10 @@ def test_one_at_a_time_compares_each_cell_with_the_base() -> None:
     assert [one.levels for one in found] == [(64, 16), (0.001, 0.1), (None, 4)]
 
 
-def test_a_listed_cell_that_changes_several_settings_is_compared_with_the_base_as_a_whole() -> None:
+def test_a_listed_cell_is_compared_as_a_whole_or_beside_a_grid_with_its_neighbour() -> None:
     (found,) = contrasts(made_study(cells=({"optimizer": "sgd", "lr": 0.1},)).all_cells)
     assert told(found) == ("optimizer,lr", "base", "optimizer=sgd,lr=0.1")
     assert found.levels == (None, None)
-
-
-def test_a_cell_listed_beside_a_grid_is_compared_with_its_neighbour_or_the_first() -> None:
     listed = ({"batch_size": 16, "optimizer": "sgd"},)
     assert pairs(vary={"batch_size": (1, 16)}, cells=listed) == [
         ("batch_size", "batch_size=1", "batch_size=16"),

@@ -137,18 +137,12 @@ def best(run: RawRun, found: Finding) -> Expected:
     steady = [c for c in every if all(map(math.isfinite, run.values(c, found.subject).values()))]
     table = {cell: every[cell] for cell in steady}
     means = {cell: float(np.mean(list(values.values()))) for cell, values in table.items()}
-    lead = {
-        cell: np.mean(
-            [
-                np.mean(
-                    [table[cell][s] - table[o][s] for s in table[cell].keys() & table[o].keys()]
-                )
-                for o in table
-                if o != cell
-            ]
-        )
-        for cell in table
-    }
+
+    def ahead(cell: str, of: str) -> float:
+        shared = table[cell].keys() & table[of].keys()
+        return float(np.mean([table[cell][seed] - table[of][seed] for seed in shared]))
+
+    lead = {c: np.mean([ahead(c, other) for other in table if other != c]) for c in table}
     first = max(lead, key=lambda cell: lead[cell])
     rows: list[Row] = [{a: -1.0, b: 1.0} for a, b in combinations(table, 2)]
     worse = set()
@@ -161,14 +155,9 @@ def best(run: RawRun, found: Finding) -> Expected:
     same = [c for c in table if c != first and table[c] == table[first]]
     assert not worse & {*same}
     tied = len(table) - 1 - len(worse - {first}) - len(same)
-    numbers = {
-        "num_identical": len(same),
-        "mean": means[first],
-        "num_cells": len(table),
-        "num_tied": tied,
-        "num_worse": len(table) - 1 - tied - len(same),
-        "num_diverging": sum(bool(run.learned(cell)) for cell in run.cells) - len(table),
-    }
+    numbers = {"num_identical": len(same), "mean": means[first], "num_cells": len(table)}
+    numbers |= {"num_tied": tied, "num_worse": len(table) - 1 - tied - len(same)}
+    numbers["num_diverging"] = sum(bool(run.learned(c)) for c in run.cells) - len(table)
     assert {*found.cells[: len(same) + 1]} == {first, *same}
     return Expected(numbers, len(table[first]))
 
@@ -377,13 +366,9 @@ def _median(times: list[float]) -> float | None:
 def time_to_target(run: RawRun, found: Finding) -> Expected:
     """The first epoch of each trial that met the target."""
     epochs, seconds = zip(*_first_met(run, found.cells[0], found.subject), strict=True)
-    numbers = {
-        "target": run.study["targets"][found.subject],
-        "num_reached": sum(map(math.isfinite, epochs)),
-        "median_epoch": _median(epochs),
-        "median_s": _median(seconds),
-    }
-    return Expected(numbers, len(epochs))
+    medians = {"median_epoch": _median(epochs), "median_s": _median(seconds)}
+    num_reached, target = sum(map(math.isfinite, epochs)), run.study["targets"][found.subject]
+    return Expected({"target": target, "num_reached": num_reached, **medians}, len(epochs))
 
 
 def time_difference(run: RawRun, found: Finding) -> Expected:
@@ -422,14 +407,9 @@ def _time_difference(a: list[float], b: list[float], target: float, num_tested: 
     p = exact.pvalue * num_tested
     # Or chance decides, in a test that is about all but that.
     assert not 0.6 * p - 0.01 < LEVEL < 1.4 * p + 0.01, p
-    numbers = {
-        "target": target,
-        "epoch_a": _median(a),
-        "epoch_b": _median(b),
-        "never_a": sum(map(math.isinf, a)),
-        "never_b": sum(map(math.isinf, b)),
-        "p": Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01)),
-    }
+    numbers = {"target": target, "epoch_a": _median(a), "epoch_b": _median(b)}
+    numbers |= {"never_a": a.count(math.inf), "never_b": b.count(math.inf)}
+    numbers["p"] = Within(min(1.0, 0.6 * p - 0.01), min(1.0, 1.4 * p + 0.01))
     verdict = "different" if p <= LEVEL else "cannot tell"
     return Expected(numbers, min(len(a), len(b)), verdict=verdict)
 

@@ -101,14 +101,9 @@ def accumulation(run: RawRun, found: Finding) -> Expected:
     slopes = [_power(lines) for lines in own]
     times, _ = _geometric([_norm(lines[-1]) / _norm(lines[0]) for lines in own])
     exponent, interval = _mean(slopes)
-    numbers = {
-        "probe": found.numbers["probe"],
-        "exponent": exponent,
-        "times": times,
-        "first_step": np.mean(_steps(own[0][0])),
-        "last_step": np.mean(_steps(own[0][-1])),
-    }
-    return Expected(numbers, len(slopes), interval)
+    first, last = (np.mean(_steps(own[0][end])) for end in (0, -1))
+    numbers = {"probe": found.numbers["probe"], "exponent": exponent, "times": times}
+    return Expected(numbers | {"first_step": first, "last_step": last}, len(slopes), interval)
 
 
 def dead_units(run: RawRun, found: Finding) -> Expected:

@@ -151,9 +151,7 @@ class _Writer:
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
         of each factor, the largest first, and the factors without any."""
-        if not self.metric:
-            return
-        if len(self.cells) == 1:
+        if self.metric and len(self.cells) == 1:
             yield from self.one_setting(self.evidence.cells[0])
             return
         for best in self.by_kind.get("best", ()):
@@ -368,11 +366,9 @@ class _Writer:
                 if NOTABLE_SHARE <= fetching < 1 and not is_resident:
                     times = f"{1 / (1 - fetching):.1f}"
                     yield self.say("answer_loader", "phases", share=fetching, times=times)
-            if measurement.operators is not None and (
-                rows := ranked(measurement.operators, "self")
-            ):
-                where = "device" if is_on_device(measurement.operators) else "step"
-                whole = words(f"share_of_{where}")
+            operators = measurement.operators
+            if operators is not None and (rows := ranked(operators, "self")):
+                whole = words("share_of_device" if is_on_device(operators) else "share_of_step")
                 top = {"operator": bare_operator(rows[0].name), "share": rows[0].share}
                 yield self.say(f"answer_top_{mode}", "operators", **top, whole=whole)
             if mode == "train" and measurement.memory is not None:

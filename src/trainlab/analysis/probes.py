@@ -293,8 +293,6 @@ def _updates(group: Sequence[TrialRecords]) -> Iterator[Finding]:
 
 MOST_LAYERS = 12
 """Lines of one chart over training; the chart by depth has all layers."""
-MOST_DEPTHS = 120
-"""Layers of one chart by depth; of a deeper model every second, third, ... one."""
 MOST_NAMES = 3
 """Names of parameters (`weight`, `bias`) that stand above each other at their layer; with more, each
 parameter has a place of its own."""
@@ -343,8 +341,9 @@ class ProbedQuantity:
 
     def steps(self, cell: str) -> list[int]:
         """The updates at which periods with finite values of the cell ended."""
-        own = (means for (of_cell, _), means in self.means.items() if of_cell == cell)
-        return sorted({step for means in own for step in means})
+        return sorted(
+            {step for (own, _), means in self.means.items() if own == cell for step in means}
+        )
 
     @cached_property
     def places(self) -> dict[str, tuple[str, str | None]]:
@@ -368,7 +367,10 @@ class ProbedQuantity:
         if len(targets) > MOST_LAYERS and self.quantity in PARAMETERS:
             names = [target.rpartition(".")[2] for target in targets]
             targets = [one for one, own in zip(targets, names, strict=True) if own == names[0]]
-        return _evenly(targets, MOST_LAYERS)
+        if len(targets) <= MOST_LAYERS:
+            return targets
+        step = (len(targets) - 1) / (MOST_LAYERS - 1)
+        return [targets[round(n * step)] for n in range(MOST_LAYERS)]
 
     def most_different(self, number: int) -> list[str]:
         """The first cell and those whose last values differ most from its, so many in all, in order."""
@@ -454,13 +456,6 @@ def _in_forward_order(data: RunData, parameters: Sequence[str]) -> tuple[list[st
     return sorted(parameters, key=places.__getitem__), place >= 0
 
 
-def _evenly(names: Sequence[str], most: int) -> list[str]:
-    """At most so many, evenly spaced, with the first and the last."""
-    if len(names) <= most:
-        return list(names)
-    return [names[round(n * (len(names) - 1) / (most - 1))] for n in range(most)]
-
-
 def probe_section(data: RunData, words: Words) -> Section | None:
     """None where no trial was probed."""
     quantities, findings = probed_quantities(data), data.findings_in("probes")
@@ -543,7 +538,7 @@ def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
     """The layers from left to right in the order of the forward pass. A line per moment of the only cell,
     or per cell; of several cells the first moment is dashed."""
     title = words.probe_title(one.quantity, one.reducer)
-    drawn, has_cells = set(_evenly(one.layers, MOST_DEPTHS)), len(one.cells) > 1
+    has_cells = len(one.cells) > 1
     moments = [FIRST, LAST] if has_cells else [FIRST, MIDDLE, LAST]
     moments = moments if len(one.cells) <= MOST_DASHED else [LAST]
     rows: list[Spec] = []
@@ -562,7 +557,7 @@ def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
             own = [
                 _row(mean, **shared, x=layer, name=own_name)
                 for target, (layer, own_name) in one.places.items()
-                if layer in drawn and (mean := one.means.get((cell, target), {}).get(step))
+                if (mean := one.means.get((cell, target), {}).get(step))
             ]
             rows += own
             if moment == LAST and own:
