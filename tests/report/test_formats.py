@@ -210,7 +210,7 @@ def test_a_run_without_charts_brings_no_chart_code(tmp_path: Path) -> None:
     study = made_study(seeds=1)
     folder = Fabricated(state=lambda trial: "pending").write(tmp_path / "run", study)
     page = html_of(report_of(run_data(folder)))
-    assert len(page) < 100_000
+    assert len(page) < 100_000  # no code that draws any
     assert charts_of(page) == {}
 
 
@@ -226,13 +226,10 @@ def test_two_runs_side_by_side_are_one_file(tmp_path: Path, rich: RunData) -> No
     assert "两台机器" in path.read_text()
 
 
-def test_formats_are_checked_before_anything_is_read() -> None:
+def test_formats_and_packages_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_formats("html, pdf,html") == ("html", "pdf")
     with pytest.raises(SpecError, match="--format: got 'word', must be of html, md, pdf"):
         check_formats("word")
-
-
-def test_a_missing_package_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typst", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'trainlab\[report\]'"):
         import_extra("typst", "a PDF report")

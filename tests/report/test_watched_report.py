@@ -75,8 +75,7 @@ def test_nothing_is_said_of_settings_that_the_script_does_not_have(
                 told = re.sub(r"\S*trainlab\S*", "", told)
                 assert not FALSE.findall(told), FALSE.search(told)
 
-
-def test_a_single_run_is_called_by_its_command_and_what_was_seen(one: RunFolder) -> None:
+    # It is called by its command and what was seen.
     first = shown(one, "en").splitlines()[0]
     assert first == (
         "train: train.py --epochs 2, the CPU, 1 thread, batch 64, Adadelta lr 1, 149,418 parameters"

@@ -73,7 +73,6 @@ class PublishedCurve:
 
     cell: str
     metric: str
-    num_figures: int
     deviation: float
     """Its mean over the epochs, in standard deviations of one of our figures; above: ours are lower."""
     p_curve: float
@@ -160,8 +159,8 @@ def published_curves(figures: Sequence[PublishedFigure]) -> list[PublishedCurve]
             deviation = float(mean - by_seed.mean())
             p_curve = float(_p(mean, np.mean(rounding[varies] / scale), by_seed))
         fits = p_curve >= CURVES_LEVEL / len(tested) and p_figure >= FIGURES_LEVEL / num_figures
-        about = group[0].cell, group[0].metric, len(group)
-        curves.append(PublishedCurve(*about, deviation, p_curve, p_figure, fits))
+        cell, metric = group[0].cell, group[0].metric
+        curves.append(PublishedCurve(cell, metric, deviation, p_curve, p_figure, fits))
     return curves
 
 

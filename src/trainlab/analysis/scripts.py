@@ -98,7 +98,9 @@ def script_times(evidence: Evidence) -> list[ScriptTimes]:
     script, found = evidence.study.script, list[ScriptTimes]()
     cuts: tuple[Cut, ...] = ("", "interrupted", "failed") if len(evidence.cells) == 1 else ("",)
     for cut in cuts:
-        for cell in evidence.cells if not found else ():
+        if found:
+            break
+        for cell in evidence.cells:
             ended = [
                 (one.watched, one.trial)
                 for _, one in sorted(evidence.learned.get(cell.id, {}).items())
@@ -122,27 +124,20 @@ def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
     return started | ({FIRST_STEP: apart} if apart else {}) | rest
 
 
-def steps_ms(run: WatchedRecord) -> dict[str, Sequence[float]]:
-    """Milliseconds by part in the steps after the first."""
-    start = 1 if run.steps[:1] == [1] else 0
-    return {part: steps[start:] for part, steps in run.steps_ms.items()}
-
-
-def whole_steps_ms(run: WatchedRecord) -> list[float]:
-    """Of the steps after the first."""
-    return list(map(sum, zip(*steps_ms(run).values(), strict=True)))
+def later_steps_ms(run: WatchedRecord) -> list[dict[str, float]]:
+    """Milliseconds by part, of each step after the first."""
+    steps = zip(*run.steps_ms.values(), strict=True)
+    found = [dict(zip(run.steps_ms, parts, strict=True)) for parts in steps]
+    return found[1:] if run.steps[:1] == [1] else found
 
 
 def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
     """By part, the mean over the middle half of the steps after the first by how long they took: the parts
     add up, and a step that something else held up does not count. Empty where there is none."""
-    wholes = whole_steps_ms(run)
-    places = sorted(range(len(wholes)), key=wholes.__getitem__)
-    middle = places[len(places) // 4 : len(places) - len(places) // 4]
-    if not middle:
-        return {}
-    by_part = steps_ms(run).items()
-    return {part: statistics.fmean(steps[place] for place in middle) for part, steps in by_part}
+    steps = sorted(later_steps_ms(run), key=lambda parts: sum(parts.values()))
+    middle = steps[len(steps) // 4 : len(steps) - len(steps) // 4]
+    names = run.steps_ms if middle else ()
+    return {name: statistics.fmean(parts[name] for parts in middle) for name in names}
 
 
 class Growth(NamedTuple):
@@ -301,7 +296,11 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
 def _time(times: ScriptTimes) -> dict[str, Any]:
     """How long the runs took, what of it was training, and what watching took."""
     walls = [run.wall_s for run in times.runs]
-    steps = [statistics.median(found) for run in times.runs if (found := whole_steps_ms(run))]
+    steps = [
+        statistics.median(sum(parts.values()) for parts in found)
+        for run in times.runs
+        if (found := later_steps_ms(run))
+    ]
     first_runs = [run.steps_ms.values() for run in times.runs if run.steps[:1] == [1]]
     firsts = [sum(ms[0] for ms in parts) for parts in first_runs]
 

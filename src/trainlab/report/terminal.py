@@ -70,11 +70,15 @@ def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
     """Names aligned left, numbers right. Long texts wrap; a table that is too wide goes on below, with its
     first column again. Nothing is cut."""
     numbers = [n for n, c in enumerate(table.columns) if width >= WIDE or not c.is_extra]
-    longest = {
-        number: max((cell_len(row.entries[number].text) for row in table.shown), default=0)
-        for number in numbers
-    }
-    narrowest = {number: _narrowest(table, number, longest[number]) for number in numbers}
+    longest, narrowest = dict[int, int](), dict[int, int]()
+    for number in numbers:
+        column, texts = table.columns[number], [row.entries[number].text for row in table.shown]
+        longest[number] = widest = max(map(cell_len, texts), default=0)
+        # Below this width numbers would be broken, or words of the heading; texts may wrap.
+        heading = max(map(cell_len, column.heading.split()), default=0)
+        is_text = number == 0 or not column.is_number
+        least = min(widest, NAME_WIDTH) if is_text else widest
+        narrowest[number] = max(least, min(heading, NAME_WIDTH))
 
     def room(part: Sequence[int]) -> int:
         """Blanks left on a line if every column is as narrow as it can be."""
@@ -109,14 +113,6 @@ def _leading(table: Table, numbers: Sequence[int]) -> list[int]:
             break
         lead.append(number)
     return lead
-
-
-def _narrowest(table: Table, number: int, longest: int) -> int:
-    """Below this width numbers would be broken, or words of the heading; texts may wrap."""
-    column = table.columns[number]
-    heading = max(map(cell_len, column.heading.split()), default=0)
-    is_text = number == 0 or not column.is_number
-    return max(min(longest, NAME_WIDTH) if is_text else longest, min(heading, NAME_WIDTH))
 
 
 def _rich_table(table: Table, widths: Mapping[int, int]) -> RichTable:
