@@ -184,6 +184,10 @@ TOLD = {
     ),
 }
 """What is planted, and the lines and the help that are told."""
+MISTAKES = {name: (planted, *expected) for name, (planted, expected) in TOLD.items()} | {
+    name: (planted, f'own.py", line {line}, in ', f"own.py:{line}: ", field, "ValueError: planted")
+    for name, (planted, line, field) in RAISED.items()
+}
 
 
 def few_fast(mistakes: Mapping[str, object], fast: Sequence[str]) -> list[object]:
@@ -210,29 +214,21 @@ def check_told(trainlab: Verb, *words: str) -> str:
     return told
 
 
-@pytest.mark.parametrize("mistake", few_fast(RAISED, ("model", "update", "forward of a layer")))
-def test_what_the_users_code_raises_is_told_by_its_line_and_field(
-    mistake: str, trainlab: Verb, tmp_path: Path
-) -> None:
-    planted, line, field = RAISED[mistake]
-    told = check_told(trainlab, "run", write(tmp_path, planted), "--out", "r", "--quiet")
-    for part in (f'own.py", line {line}, in ', f"own.py:{line}: ", field, "ValueError: planted"):
-        assert part in told
-
-
-FAST = ("a detached loss", "batch norm over one sample", "a missing module", "wrong syntax")
-
-
-@pytest.mark.parametrize(
-    "mistake", few_fast(TOLD, (*FAST, "a forward without return", "a field that is misspelt"))
+FAST = (
+    *("model", "update", "forward of a layer"),
+    *("a detached loss", "batch norm over one sample", "a missing module", "wrong syntax"),
+    *("a forward without return", "a field that is misspelt"),
 )
-def test_what_people_often_get_wrong_is_told_with_its_field_or_line_and_help(
+
+
+@pytest.mark.parametrize("mistake", few_fast(MISTAKES, FAST))
+def test_a_mistake_is_told_by_its_line_or_field_and_with_help(
     mistake: str, trainlab: Verb, tmp_path: Path
 ) -> None:
-    planted, expected = TOLD[mistake]
+    planted, *expected = MISTAKES[mistake]
     told = check_told(trainlab, "run", write(tmp_path, planted), "--out", "r", "--quiet")
-    for line in expected:
-        assert line in told
+    for part in expected:
+        assert part in told
 
 
 def test_data_may_come_from_a_function_without_a_choice(trainlab: Verb, tmp_path: Path) -> None:

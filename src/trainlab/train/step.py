@@ -6,12 +6,11 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from trainlab.data.nesting import count_of
 from trainlab.errors import WorkloadError
-from trainlab.spec import TrainSpec
 from trainlab.train.batches import Batch
 from trainlab.train.callbacks import Moments
 from trainlab.train.setup import Setup
@@ -202,20 +201,12 @@ def _none(field: str, part: Callable[..., Any]) -> WorkloadError:
 class Context:
     """Handed to `update(ctx, batch)`, which makes one update of everything."""
 
-    def __init__(
-        self,
-        models: nn.Module,
-        optimizers: Mapping[str, Optimizer],
-        settings: TrainSpec,
-        device: torch.device,
-        moments: Moments,
-        state: dict[str, Any],
-    ) -> None:
-        self.models = self.model = models
+    def __init__(self, setup: Setup, moments: Moments, state: Carried) -> None:
+        self.models = self.model = setup.model
         """The workload's models by name; where it has one, that one."""
-        self.optimizers = optimizers
+        self.optimizers = setup.optimizers.by_name
         """By name; where there is one, as `optimizer` too."""
-        self.settings, self.device = settings, device
+        self.settings, self.device = setup.settings, setup.device
         self.state = state
         """Handed on from batch to batch; empty at the start of an epoch."""
         self._moments = moments

@@ -295,9 +295,7 @@ def _own_update(setup: Setup, moments: Moments, state: Carried) -> Callable[[Bat
     """The workload's, which makes its own passes and steps."""
     own, average = setup.workload.update, setup.average
     assert own is not None
-    context = Context(
-        setup.model, setup.optimizers.by_name, setup.settings, setup.device, moments, state
-    )
+    context = Context(setup, moments, state)
 
     def update(batch: Batch) -> StepOutcome:
         moments.batch_ready(batch, ())
