@@ -8,6 +8,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,24 +29,15 @@ COUNTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
 MANY_CELLS = 12
 
 
-@dataclass(frozen=True)
-class Ability:
+class Ability(NamedTuple):
     """What so many seeds show with power 0.8, in the unit of the noise; one entry per contrast."""
 
-    num_seeds: int
     difference: Floats
     """The smallest true difference that is found."""
     margin: Floats
     """The smallest margin within which cells that do not differ are shown to be equivalent."""
     beyond: Floats
     """How far a margin must lie beyond a true difference for equivalence to be shown."""
-
-    def scaled(self, num_seeds: int) -> "Ability":
-        """The same for a number of seeds nearby, or large."""
-        factor = math.sqrt(self.num_seeds / num_seeds)
-        return Ability(
-            num_seeds, self.difference * factor, self.margin * factor, self.beyond * factor
-        )
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,8 @@ class Noise:
 def ability(weights: Rows, num_seeds: int, stds: tuple[float, ...] = ()) -> Ability:
     """Of a complete study of so many seeds; `stds` are those of the cells, all 1 unless given."""
     if num_seeds > COUNTS[-1]:
-        return ability(weights, COUNTS[-1], stds).scaled(num_seeds)
+        factor = math.sqrt(COUNTS[-1] / num_seeds)
+        return Ability(*(factor * part for part in ability(weights, COUNTS[-1], stds)))
     rows = np.array(weights)
     design = complete(rows, num_seeds)
     # What a report has simulated for its intervals is used again where it took long.
@@ -94,10 +87,8 @@ def ability(weights: Rows, num_seeds: int, stds: tuple[float, ...] = ()) -> Abil
     found = [each.half_width(critical.two_sided) - each.value for each in drawn]
     above = [each.half_width(critical.one_sided) + each.value for each in drawn]
     around = [each.half_width(critical.one_sided) + np.abs(each.value) for each in drawn]
-    return Ability(
-        num_seeds,
-        *(np.quantile(np.concatenate(part), POWER, axis=0) for part in (found, around, above)),
-    )
+    parts = (found, around, above)
+    return Ability(*(np.quantile(np.concatenate(part), POWER, axis=0) for part in parts))
 
 
 def seeds_for(
@@ -115,9 +106,10 @@ def seeds_for(
     num_seeds = COUNTS[0]
     while num_seeds <= MOST_SEEDS:
         simulated = max((count for count in counts if count <= num_seeds), default=counts[0])
-        able = ability(weights, simulated, stds).scaled(num_seeds)
-        least = max(able.margin[contrast], abs(effect) + able.beyond[contrast])
-        if abs(effect) >= able.difference[contrast] or (margin is not None and margin >= least):
+        factor = math.sqrt(simulated / num_seeds)
+        found, least, beyond = (factor * p[contrast] for p in ability(weights, simulated, stds))
+        is_within = margin is not None and margin >= max(least, abs(effect) + beyond)
+        if abs(effect) >= found or is_within:
             return num_seeds
         # From few seeds to many, in steps of a few per cent.
         num_seeds = num_seeds + 1 if num_seeds < COUNTS[-1] else math.ceil(1.05 * num_seeds)
