@@ -131,18 +131,6 @@ def test_a_script_that_goes_on_all_the_same_is_ended_with_its_records(tmp_path: 
 
 
 @pytest.mark.slow
-def test_of_a_script_that_breaks_it_is_told_when_and_what_was_seen(
-    tmp_path: Path,
-) -> None:
-    trial, folder = watched("goes_on.py", tmp_path, "--breaks-after", "7")
-    assert (trial.state, trial.steps_done, trial.notes) == ("failed", 7, ())
-    assert folder.watched.read().num_steps == 7
-    found = json.loads(called("show", tmp_path / "r", "--json").stdout)["findings"]
-    (text,) = [one["sentence"] for one in found if one["kind"] == "script_time"]
-    assert text.startswith("The script failed after 7 updates and ")
-
-
-@pytest.mark.slow
 def test_processes_that_a_script_forks_leave_its_records_alone_and_leaving_at_once_does_not_lose_them(
     tmp_path: Path,
 ) -> None:
@@ -164,12 +152,17 @@ def test_a_script_that_leaves_with_a_code_says_why_and_comes_to_its_end(tmp_path
 
 
 @pytest.mark.slow
-def test_a_module_runs_in_its_package_and_its_error_is_told_with_her_lines(
+def test_a_module_runs_in_its_package_and_its_error_is_told_with_her_lines_and_what_was_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ENDINGS)
-    trial, _ = watched("-m", tmp_path, "packaged.train", "--steps", "2")
-    assert (trial.workload, trial.steps_done) == (str(ENDINGS / "packaged" / "train.py"), 2)
+    trial, folder = watched("-m", tmp_path, "packaged.train", "--steps", "2")
+    assert trial.workload == str(ENDINGS / "packaged" / "train.py")
+    assert (trial.state, trial.steps_done, trial.notes) == ("failed", 2, ())
+    assert folder.watched.read().num_steps == 2
+    found = json.loads(called("show", tmp_path / "r", "--json").stdout)["findings"]
+    (text,) = [one["sentence"] for one in found if one["kind"] == "script_time"]
+    assert text.startswith("The script failed after 2 updates and ")
     assert trial.error is not None
     assert trial.error.mistake.startswith("train.py:19: script raised RuntimeError: mat1 and mat2")
     lines = trial.error.own_traceback.splitlines()

@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -82,29 +83,6 @@ def test_metrics_are_found_in_lines_however_they_are_written() -> None:
     assert found == [("accuracy", 0.91), ("loss", 1234.5), ("loss", -0.002)]
 
 
-def test_a_script_finds_what_lies_beside_its_folder_and_writes_into_its_own(
-    tmp_path: Path,
-) -> None:
-    origin = tmp_path / "home" / "project"
-    (origin / "data").mkdir(parents=True)
-    (origin / "data" / "a").write_text("a")
-    (tmp_path / "home" / "shared").mkdir()
-    (tmp_path / "home" / "shared" / "b").write_text("b")
-    place = origin / "runs" / "r" / "trials" / "t" / "work"
-    work = make_workplace(place, origin)
-    assert (work / "data" / "a").read_text() == "a"
-    assert (work / ".." / "shared" / "b").read_text() == "b"
-    assert not (work / "runs").exists(), "a link to it would lead round in circles"
-    (work / "written").write_text("w")
-    assert not (origin / "written").exists()
-    clear_workplace(place, origin)
-    assert [path.name for path in work.iterdir()] == ["written"]
-    (work / "written").unlink()
-    clear_workplace(place, origin)
-    assert not place.exists()
-    assert (origin / "data" / "a").exists()
-
-
 OPTIONS = """
 parser.add_argument("--batch-size"); parser.add_argument('--lr'); parser.add_argument("--shuffle")
 parser.add_argument("--epochs")
@@ -130,23 +108,27 @@ def tree_of(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in files}
 
 
-def test_a_script_that_writes_over_what_it_finds_changes_nothing_of_the_users(
+def test_a_script_finds_what_lies_beside_its_folder_and_writes_into_its_own(
     tmp_path: Path,
 ) -> None:
+    """Also where it writes over what it finds; and where the run folder itself lies there."""
     home = tmp_path / "home"
     origin = home / "project"
     for name in ("best.txt", "models/last.txt", "models/old/first.txt", "../shared/b.txt"):
         (origin / name).parent.mkdir(parents=True, exist_ok=True)
         (origin / name).write_text(name)
     before = tree_of(home)
-    place = tmp_path / "run" / "work"
+    place = origin / "runs" / "r" / "trials" / "t" / "work"
     work = make_workplace(place, origin)
+    found = tree_of(place)
+    assert found["project/best.txt"] == "best.txt"
+    assert found["shared/b.txt"] == "../shared/b.txt"
+    assert not (work / "runs").exists(), "a link to it would lead round in circles"
     (work / "best.txt").write_text("better")
     (work / "models" / "last.txt").write_text("later")
     (work / "models" / "new.txt").write_text("new")
     (work / "models" / "old" / "first.txt").unlink()
     (work / ".." / "shared" / "b.txt").write_text("mine")
-    assert tree_of(home) == before
     clear_workplace(place, origin)
     assert tree_of(place) == {
         "project/best.txt": "better",
@@ -154,6 +136,7 @@ def test_a_script_that_writes_over_what_it_finds_changes_nothing_of_the_users(
         "project/models/new.txt": "new",
         "shared/b.txt": "mine",
     }
+    shutil.rmtree(origin / "runs")
     assert tree_of(home) == before
 
 

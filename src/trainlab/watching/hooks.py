@@ -69,7 +69,6 @@ class Hooks:
             raise SpecError([f"trainlab.watch: {rule}; leave the other block first"])
 
     def close(self) -> None:
-        """Nothing is seen any more."""
         self.model_ends()
         self._installed.close()
         Hooks.installed = None

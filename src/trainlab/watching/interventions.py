@@ -59,7 +59,6 @@ class Search:
         self._growing: list[GrowingRow] = []
 
     def step_ended(self, step: int) -> None:
-        """At the end of each."""
         if step == WARM_STEPS:
             self._sampler = StatementSampler(self._script, self._tracer.timeline)
         elif step == FIRST_LOOK:
@@ -115,7 +114,6 @@ class StatementSampler:
         self._looking.start()
 
     def close(self) -> None:
-        """Looks no more."""
         self._is_over.set()
         self._looking.join()
         self._timeline.on_settled = None
@@ -234,7 +232,6 @@ class ScriptChange:
         return int(self.value)
 
     def close(self) -> None:
-        """Undoes it."""
         self.patches.close()
 
     def check_used(self) -> None:

@@ -81,7 +81,6 @@ class OwnScalars:
                 self._hear(writer, method)
 
     def close(self) -> None:
-        """Nothing is heard any more."""
         self._patches.close()
 
     def _hear(self, writer: Any, method: str) -> None:

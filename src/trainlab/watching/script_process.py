@@ -52,7 +52,6 @@ class Order(Spec):
 
     @property
     def path(self) -> Path:
-        """The script's file."""
         return Path(self.script.path)
 
     @property
@@ -135,6 +134,9 @@ class ScriptProcess:
         # Attempts whose driver was killed were not put in order.
         for attempt in map(TrialFolder, folder.attempts_folder.glob("*")):
             clear_workplace(attempt.work_folder.absolute(), self._origin)
+        # The script finds modules as it would by itself; we find our own.
+        own = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
+        own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(
             [*python, "-m", Order.module, order.model_dump_json()],
@@ -142,7 +144,7 @@ class ScriptProcess:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             cwd=make_workplace(folder.work_folder.absolute(), self._origin),
-            env=_environment(script, trial),
+            env=own | script.environment_for(trial.settings.script),
             pass_fds=(commands_read,),
             process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
         )
@@ -243,14 +245,6 @@ def failure_without_error(kind: str, message: str, output: Path) -> Failure:
     if lines:
         message += f", and printed last: {lines[-1]}"
     return Failure(kind=kind, message=message, traceback=printed)
-
-
-def _environment(script: ScriptSpec, trial: Trial) -> dict[str, str]:
-    """Ours, and what a level says. The script finds modules as it would by itself; we find our own."""
-    own = dict(os.environ)
-    own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
-    own["PYTHONUNBUFFERED"] = own["PYTHONSAFEPATH"] = "1"
-    return own | script.environment_for(trial.settings.script)
 
 
 # The folder a script runs in: one of its own, in which it finds what lies where it was asked for. What it

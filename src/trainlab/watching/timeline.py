@@ -85,7 +85,6 @@ class Timeline:
         self._since = now
 
     def begin(self, part: int) -> None:
-        """A call begins."""
         self.num_calls += 2
         self._spend()
         if self.stopwatch is not None:
@@ -213,7 +212,6 @@ class Timeline:
         self._paused_at = self._clock()
 
     def go_on(self) -> None:
-        """The pause is over."""
         paused_ns = self._clock() - self._paused_at
         self._since += paused_ns
         self.paused_ns += paused_ns

@@ -117,7 +117,6 @@ class Tracer:
         self.has_optimizer = True
 
     def close(self) -> None:
-        """The script has ended."""
         self.on_step = None
         if self._updates_by_hand:
             self._step_by_hand()
@@ -162,7 +161,6 @@ class Tracer:
             self.see(WHOLE, is_amid_step=True)
 
     def _sample(self) -> None:
-        """At the end of a step."""
         self._left -= 1
         if self._left > 0:
             return

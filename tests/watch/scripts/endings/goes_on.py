@@ -1,4 +1,4 @@
-"""Trains until it is interrupted, or breaks after so many updates."""
+"""Trains until it is interrupted."""
 
 import argparse
 import atexit
@@ -10,7 +10,6 @@ from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--sign", type=Path, help="a file of each rank, made after 150 updates")
-parser.add_argument("--breaks-after", type=int, default=0)
 parser.add_argument("--stays", action="store_true", help="when it is interrupted")
 parser.add_argument("--saves", action="store_true", help="when it is interrupted")
 given = parser.parse_args()
@@ -29,8 +28,6 @@ def train() -> None:
         model(torch.randn(8, 4)).square().mean().backward()
         optimizer.step()
         number += 1
-        if number == given.breaks_after:
-            raise RuntimeError("broken")
         if number == 150 and given.sign is not None:
             Path(f"{given.sign}{os.environ.get('RANK', 0)}").touch()
 
