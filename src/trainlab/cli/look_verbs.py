@@ -93,23 +93,20 @@ class StatusVerb(ForPrograms):
         if self.as_json:
             print_json(run_progress.overview_json(progress.look(), str(self.run)))
             return
-        is_live, due_s = self.watch and console.is_terminal, 0.0
+        is_live = self.watch and console.is_terminal
         # One picture that changes; lines that are too long are broken, none is cut.
         live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
         with live if is_live else nullcontext():
             while True:
                 lines = run_progress.overview_lines(progress.look(), str(self.run), self.words)
-                text, goes_on = Text("\n".join(lines)), self.watch and progress.is_driven
+                text, goes_on = "\n".join(lines), self.watch and progress.is_driven
                 if is_live:
-                    text.overflow = "fold"
-                    live.update(text, refresh=True)
-                # Its end is told at once: what was last shown would be old by then.
-                elif time.monotonic() >= due_s or not goes_on:
-                    console.print(text, soft_wrap=True)
-                    due_s = time.monotonic() + LINES_S
+                    live.update(Text(text, overflow="fold"), refresh=True)
+                else:
+                    console.print(Text(text), soft_wrap=True)
                 if not goes_on:
                     return
-                time.sleep(LOOK_S)
+                time.sleep(LOOK_S if is_live else LINES_S)
 
 
 def _print_runs(words: Words, *, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,20 +96,15 @@ def question_of(
         **{f"{kind}{n}": option_of(TrainSpec, n) for n in settings for kind in ("", "vary.")},
         **{f"{kind}.{name}": f"--vary {name}" for name in varied for kind in ("vary", "model")},
     }
-    asked = Asked(base, where, places, {})
-    with asked.naming_options():
+    with Asked(base, where, places, {}).naming_options():
         question = checked_question(merged, where)
     # A margin of what is no longer measured says nothing; one that never was stays, and is refused.
     left_out = cost_margins(base.cost).keys() - cost_margins(question.cost).keys()
     margins = {name: margin for name, margin in question.margins.items() if name not in left_out}
     question = question.model_copy(update={"margins": margins})
-    now = _written(question)
-    overridden = {
-        name: value
-        for name, value in _written(base, exclude_unset=True).items()
-        if name not in now or not _same(now[name], value)
-    }
-    return replace(asked, question=question, overridden=overridden)
+    now, before = _written(question), _written(base, exclude_unset=True)
+    overridden = {n: v for n, v in before.items() if n not in now or not _same(now[n], v)}
+    return Asked(question, where, places, overridden)
 
 
 def _cost(base: Question, profile: bool | None, given: Mapping[str, str]) -> dict[str, Any] | None:

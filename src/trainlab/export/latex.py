@@ -14,7 +14,7 @@ from trainlab.analysis.overview import data_of
 from trainlab.analysis.tables import name, table_of, value
 from trainlab.stats.means import mean_of
 from trainlab.words import Words
-from trainlab.words.numbers import figure, is_share, metric_value
+from trainlab.words.numbers import figure, metric_value
 
 TABLES, DOCUMENT = "tables.tex", "document.tex"
 PREAMBLE = r"""\documentclass{article}
@@ -107,12 +107,10 @@ def _learn_table(evidence: Evidence, words: Words) -> Table:
         mean = mean_of([*evidence.values(cell, metric).values()])
         if mean is None:
             return Entry(words("none_finite"))
-        numbers = (
-            [mean.value] if mean.interval is None else [mean.value, mean.interval.high - mean.value]
-        )
-        if is_share(metric):  # in per cent, as the heading says
-            return Entry(" ± ".join(f"{100 * number:.2f}" for number in numbers))
-        return Entry(" ± ".join(metric_value(metric, number, mean.value) for number in numbers))
+        half = [] if mean.interval is None else [mean.interval.high - mean.value]
+        texts = (metric_value(metric, number, mean.value) for number in (mean.value, *half))
+        # A share is in per cent, as the heading says.
+        return Entry(" ± ".join(text.removesuffix("%") for text in texts))
 
     return table_of(
         words("learn_table"),
