@@ -339,42 +339,33 @@ class Verification:
 
 def verify(run: RunFolder) -> Verification:
     """Reads every record of a run that reports are written from."""
-    num_files = num_unproven = 0
-    damaged: list[str] = []
-    for path, digest, read in _records(run):
-        num_files += 1
+    machines, digests = run.environment_files(), dict[Path, str]()
+    readers: dict[Path, Callable[[], object]] = {run.study_file: run.study}
+    trials = {path.name for path in run.trials_folder.glob("*") if path.is_dir()}
+    with suppress(RecordError):
+        trials |= set(run.study().trials)
+    for files in map(run.trial, sorted(trials)):
+        readers[files.trial_file] = files.read
+        with suppress(RecordError):
+            record = files.read()
+            digests |= {files.path / name: digest for name, digest in record.files.items()}
+            if record.environment is not None:
+                machines.setdefault(record.environment, run.machine(record.environment))
+        others = files.readers().items()
+        readers |= {path: read for path, read in others if path in digests or path.exists()}
+    readers |= {machine.path: machine.read for machine in machines.values()}
+    num_unproven, damaged = 0, list[str]()
+    for path, read in readers.items():
         try:
             content = read_bytes(path)
-            if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+            if path in digests and hashlib.sha256(content).hexdigest() != digests[path]:
                 raise RecordError(f"{path}: {WAS_CHANGED}; {COPY_AGAIN}")
             read()
         except RecordError as error:
             damaged.append(str(error))
         else:
-            num_unproven += digest is None and not SEAL.search(content)
-    return Verification(num_files, num_unproven, tuple(damaged))
-
-
-def _records(run: RunFolder) -> Iterator[tuple[Path, str | None, Callable[[], object]]]:
-    """Each file, its digest where another record holds it, and what reads it."""
-    yield run.study_file, None, run.study
-    machines = run.environment_files()
-    trials = sorted(path.name for path in run.trials_folder.glob("*") if path.is_dir())
-    with suppress(RecordError):
-        trials = list(dict.fromkeys((*run.study().trials, *trials)))
-    for trial_id in trials:
-        files, digests = run.trial(trial_id), dict[str, str]()
-        yield files.trial_file, None, files.read
-        with suppress(RecordError):
-            record = files.read()
-            digests = record.files
-            if record.environment is not None:
-                machines.setdefault(record.environment, run.machine(record.environment))
-        for path, read in files.readers().items():
-            if path.name in digests or path.exists():
-                yield path, digests.get(path.name), read
-    for machine in machines.values():
-        yield machine.path, None, machine.read
+            num_unproven += path not in digests and not SEAL.search(content)
+    return Verification(len(readers), num_unproven, tuple(damaged))
 
 
 COMMAND = r"""cd RUN
