@@ -22,14 +22,10 @@ def loader_of(tiny: Workload) -> Loader:
     return Loader({"sorted": dataclasses.replace(tiny, name="sorted", data=sorted_data)})
 
 
-def fewer(number: int) -> TrainSpec:
-    return TrainSpec(train_samples=number)
-
-
 def test_fewer_samples_are_drawn_whole_and_nested(tiny: Workload) -> None:
     load = loader_of(tiny)
-    twenty, fifty = (load.data("sorted", fewer(number)) for number in (20, 50))
-    assert twenty is load.data("sorted", fewer(20))
+    twenty, fifty = (load.data("sorted", TrainSpec(train_samples=number)) for number in (20, 50))
+    assert twenty is load.data("sorted", TrainSpec(train_samples=20))
     assert (len(twenty.train), len(fifty.train)) == (20, 50)
     assert torch.equal(twenty.train.inputs, fifty.train.inputs[:20])
     assert torch.equal(twenty.train.targets, twenty.train.inputs // 10)
@@ -38,16 +34,12 @@ def test_fewer_samples_are_drawn_whole_and_nested(tiny: Workload) -> None:
     assert len(twenty.train.targets.unique()) > 5
     assert twenty.is_subset
     assert twenty.test is load.data("sorted", TrainSpec()).test
+    assert load.data("sorted", TrainSpec(train_samples=100)) is load.data("sorted", TrainSpec())
 
 
 def test_inputs_and_targets_must_pair_up() -> None:
     with pytest.raises(DataError, match="3 inputs and 2 targets"):
         Split(torch.zeros(3, 2), torch.zeros(2))
-
-
-def test_all_samples_are_the_set_itself(tiny: Workload) -> None:
-    load = loader_of(tiny)
-    assert load.data("sorted", fewer(100)) is load.data("sorted", TrainSpec())
 
 
 def test_a_held_out_share_is_for_validation_and_not_trained_on(tiny: Workload) -> None:

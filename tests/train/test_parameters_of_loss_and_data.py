@@ -39,7 +39,9 @@ BY_STEP = {"loss": None, "step": step}
 
 
 @pytest.mark.parametrize(
-    ("fields", "engine"), [({}, "tuned"), ({}, "lanes"), (BY_STEP, "eager")], ids=["tuned", "lanes", "by_step"]
+    ("fields", "engine"),
+    [({}, "tuned"), ({}, "lanes"), (BY_STEP, "eager")],
+    ids=["tuned", "lanes", "by_step"],
 )
 def test_a_parameter_of_the_loss_is_varied(
     fields: dict[str, Any], engine: str, tmp_path: Path
@@ -62,19 +64,13 @@ def test_a_parameter_of_the_loss_is_varied(
 
 
 def test_a_parameter_of_the_data_is_varied(tmp_path: Path) -> None:
-    run = trainlab.run(
-        workload(),
-        vary={"data.fraction": [0.25, 1.0]},
-        out=tmp_path / "r",
-        batch_size=8,
-        device="cpu",
-    )
+    vary = {"data.fraction": [0.25, 1.0]}
+    run = trainlab.run(workload(), vary=vary, out=tmp_path / "r", batch_size=8, device="cpu")
     assert [t.data and t.data.num_train for t in run.trials()] in ([20, 80], [80, 20])
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
+def test_unknown_parameters_are_refused(tmp_path: Path) -> None:
+    refused: tuple[tuple[dict[str, Any], str], ...] = (
         (
             {"loss": {"smoothing": 1}},
             "loss.smoothing: own has no such parameter; it has label_smoo",
@@ -83,10 +79,7 @@ def test_a_parameter_of_the_data_is_varied(tmp_path: Path) -> None:
             {"data_options": {"part": 1}},
             "data_options.part: own has no such parameter; it has fract",
         ),
-    ],
-)
-def test_unknown_parameters_are_refused(
-    settings: dict[str, Any], told: str, tmp_path: Path
-) -> None:
-    with pytest.raises(TrainlabError, match=told):
-        trainlab.run(workload(), out=tmp_path / "r", **settings)
+    )
+    for settings, told in refused:
+        with pytest.raises(TrainlabError, match=told):
+            trainlab.run(workload(), out=tmp_path / "r", **settings)
