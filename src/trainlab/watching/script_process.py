@@ -279,7 +279,7 @@ def make_workplace(place: Path, origin: Path) -> Path:
 
 def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes: int) -> None:
     """Folders nearer by first, and small files: what there is no room for any more are links."""
-    left = deque([(source, target)])
+    left, seen = deque([(source, target)]), set[Path]()
     device = source.stat().st_dev if source.is_dir() else None
     while left:
         folder, made = left.popleft()
@@ -289,9 +289,12 @@ def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes
         except OSError:  # not ours to list: the script may not need it
             _link(folder, made)
             continue
-        if made != target and len(entries) > min(MOST_IN_FOLDER, num_entries):
+        # A folder that was seen before is a link, which may lead round in circles.
+        is_small = len(entries) <= min(MOST_IN_FOLDER, num_entries)
+        if made != target and (not is_small or folder.resolve() in seen):
             _link(folder, made)
             continue
+        seen.add(folder.resolve())
         num_entries -= len(entries)
         made.mkdir(exist_ok=True)
         for entry in entries[:MOST_ENTRIES]:
@@ -301,9 +304,8 @@ def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes
                 continue
             is_plain = not entry.name.startswith(".") and entry.name not in LINKED
             has_room = num_entries > 0 and size <= min(MOST_FILE_BYTES, num_bytes)
-            is_folder = entry.is_dir(follow_symlinks=False)  # a link may lead round in circles
             try:
-                if is_plain and is_folder and entry.stat().st_dev == device:
+                if is_plain and entry.is_dir() and entry.stat().st_dev == device:
                     left.append((own, path))
                 elif is_plain and entry.is_file() and has_room:
                     shutil.copy2(own, path)
