@@ -243,9 +243,8 @@ def open_comparisons(evidence: Evidence) -> tuple[int, int]:
 
 def _failure_rates(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> Iterator[Finding]:
     """Of pairs in which the one cell diverged more often than the other."""
-    counted = [
-        (pair, Failures.of(*(evidence.values(cell, metric) for cell in pair.ids))) for pair in pairs
-    ]
+    sides = ([evidence.values(cell, metric) for cell in pair.ids] for pair in pairs)
+    counted = zip(pairs, (Failures.of(*both) for both in sides), strict=True)
     tested = [(pair, one, one.p) for pair, one in counted if one.differ and one.p is not None]
     for pair, failures, p in tested:
         adjusted, counts = min(1.0, p * len(tested)), dict(vars(failures))
@@ -422,7 +421,7 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
 def verdict_entry(verdict: Verdict | None, words: Words) -> Entry:
     """The verdict in words; empty where nothing was tested."""
     text = "" if verdict is None else tables.mark_label(verdict, words)
-    return Entry(text, mark=tables.mark_of(verdict))
+    return Entry(text, mark=verdict or "fact")
 
 
 def subject_text(subject: str, words: Words) -> str:

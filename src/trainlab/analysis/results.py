@@ -1,6 +1,5 @@
 """Results as tables: a row per trial, per trial and metric, per epoch, per value of a probe."""
 
-import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -94,7 +93,7 @@ def histogram_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
 def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
     tidy, epochs = tidy_table(evidence), epoch_table(evidence)
-    parquet = parquet_of(tidy.astype({"value": "float64"}))
+    parquet = tidy.astype({"value": "float64"}).to_parquet(index=False)
     tables = {folder.results_csv: csv_of(tidy), folder.results_parquet: parquet}
     if len(epochs):
         tables[folder.epochs_csv] = csv_of(epochs)
@@ -106,13 +105,6 @@ def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
         with replacing(path) as part:
             part.write_bytes(content)
     return list(tables)
-
-
-def parquet_of(table: pd.DataFrame) -> bytes:
-    """A table as a Parquet file."""
-    content = io.BytesIO()
-    table.to_parquet(content, index=False)
-    return content.getvalue()
 
 
 def csv_of(table: pd.DataFrame) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.results import csv_of, parquet_of
+from trainlab.analysis.results import csv_of
 from trainlab.errors import SpecError
 from trainlab.export.frames import Exported, tables_of
 from trainlab.record.files import make_folder, replacing
@@ -49,9 +49,10 @@ def export_run(
 
         files = latex_files(evidence, lang)
     else:
-        as_bytes = csv_of if to == "csv" else parquet_of
-        tables = tables_of(evidence, folder)
-        files = {f"{name}.{to}": as_bytes(table) for name, table in tables.items()}
+        files = {
+            f"{name}.{to}": csv_of(table) if to == "csv" else table.to_parquet(index=False)
+            for name, table in tables_of(evidence, folder).items()
+        }
     for name, content in files.items():
         with replacing(place / name) as part:
             part.write_bytes(content)
