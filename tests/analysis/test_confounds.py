@@ -30,7 +30,7 @@ def test_threads_that_differ_are_named_unless_they_are_the_factor() -> None:
     assert named(record(), other, "threads") == named(record(), record()) == []
 
 
-def test_a_device_brings_its_threads_along_and_a_batch_size_its_steps() -> None:
+def test_a_device_brings_its_threads_along_a_batch_size_its_steps_an_optimizer_nothing() -> None:
     changed = {**record().resolved, "device": "cuda", "threads": 8}
     assert named(record(), record(resolved=changed), "device") == []
     steps = record(resolved={**record().resolved, "batch_size": 1, "steps_per_epoch": 9})
@@ -39,9 +39,7 @@ def test_a_device_brings_its_threads_along_and_a_batch_size_its_steps() -> None:
         "batch_size: 64 against 1",
         "steps_per_epoch: not set against 9",
     ]
-
-
-def test_an_optimizer_does_not_bring_another_learning_rate() -> None:
+    # An optimizer does not bring another learning rate.
     settings = {**record().settings, "optimizer": "adadelta"}
     other = record(settings=settings, resolved={**record().resolved, "lr": 1.0})
     assert named(record(), other, "optimizer") == ["lr: 0.001 against 1.0"]

@@ -473,13 +473,15 @@ def _follows(
 
 def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ...]:
     """Of the machines and software of two runs; what is in a table of them as `packages.torch`."""
-    flat: list[dict[str, Any]] = []
-    for environment in (first, second):
-        flat.append({})
-        for name, value in environment.model_dump(mode="json").items():
-            inner = value if isinstance(value, dict) else {"": value}
-            flat[-1] |= {f"{name}.{key}".rstrip("."): v for key, v in inner.items()}
-    return tuple(_differences(flat[0], flat[1], {"format"}))
+    flat_a, flat_b = (
+        {
+            f"{name}.{key}".rstrip("."): inner
+            for name, value in environment.model_dump(mode="json").items()
+            for key, inner in (value if isinstance(value, dict) else {"": value}).items()
+        }
+        for environment in (first, second)
+    )
+    return tuple(_differences(flat_a, flat_b, {"format"}))
 
 
 def pooling_problems(

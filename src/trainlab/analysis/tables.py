@@ -19,7 +19,6 @@ from trainlab.analysis.document import (
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.measurement import Estimate
 from trainlab.stats.means import Interval, Mean
-from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
 from trainlab.words.numbers import figure, metric_value, percent
 
@@ -150,7 +149,8 @@ MOST_FINDINGS = 30
 
 
 def bullets(findings: Iterable[Finding], words: Words) -> Bullets:
-    marked = ((finding.sentence(words), mark_of(finding.verdict)) for finding in findings)
+    # What was measured and not tested is a fact.
+    marked = [(finding.sentence(words), finding.verdict or "fact") for finding in findings]
     return Bullets(tuple(Bullet(text, mark, mark_label(mark, words)) for text, mark in marked))
 
 
@@ -160,11 +160,6 @@ def first_bullets(findings: Sequence[Finding], words: Words) -> list[Block]:
     if (num_left_out := len(findings) - MOST_FINDINGS) > 0:
         blocks.append(Paragraph(words("findings_left_out", number=num_left_out)))
     return blocks
-
-
-def mark_of(verdict: Verdict | None) -> Mark:
-    """How sure something is; what was measured and not tested is a fact."""
-    return "fact" if verdict is None else verdict
 
 
 def mark_label(mark: Mark, words: Words) -> str:
