@@ -29,7 +29,7 @@ BUILT = re.compile(
     r"every|factor_name|failure|file|gate|instrument|interval|lab|level|limit|limits|listed|mark|memory|"
     r"metric|mode|moment|name|near|note|open|open_cost|part|phase|quantity|reason|reducer|remedy|share_of|"
     r"script_part|script_step|script_time|seen_order|short|silent|source|start|state|status|step|"
-    r"subject|summary|test|title|todo|update|warning|watch"
+    r"subject|summary|test|title|todo|update|warning|watch|comparisons|one_comparison"
     r")_"
 )
 """Starts of keys that are put together from names in records."""
