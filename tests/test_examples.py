@@ -11,16 +11,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
+def printed(folder: Path, *words: str) -> str:
+    """What Python prints in a folder."""
+    words = (sys.executable, *words)
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.slow
 def test_the_instrument_example_prints_gradient_norms(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, f"{ROOT}/examples/gradient_norm.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.count("gradient norm") > 10
+    assert printed(tmp_path, f"{ROOT}/examples/gradient_norm.py").count("gradient norm") > 10
 
 
 @pytest.mark.slow
@@ -42,11 +41,8 @@ def test_an_example_learns(
     if example == "hugging_face":
         pytest.importorskip("transformers", reason="pip install transformers")
     words = ["run", f"{ROOT}/examples/{example}.py:workload", "--json", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-m", "trainlab", *words], cwd=tmp_path, capture_output=True, text=True
-    )
-    (trial,) = json.loads(done.stdout)["trials"]
-    assert low <= trial["final"][metric] <= high, done.stdout
+    (trial,) = json.loads(printed(tmp_path, "-m", "trainlab", *words))["trials"]
+    assert low <= trial["final"][metric] <= high
 
 
 @pytest.mark.parametrize(
@@ -89,14 +85,8 @@ def test_every_benchmark_still_fits_what_it_measures() -> None:
 @pytest.mark.slow
 def test_the_plain_script_is_watched_and_told_as_it_is(tmp_path: Path) -> None:
     words = ["watch", f"{ROOT}/examples/plain_script.py", "--epochs", "3", "--threads", "1"]
-    pattern = ["--metric", "accuracy=accuracy ([0-9.]+)%", "--out", "run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "trainlab", *words, *pattern, "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    told = json.loads(done.stdout)
+    words += ["--metric", "accuracy=accuracy ([0-9.]+)%", "--out", "run", "--json"]
+    told = json.loads(printed(tmp_path, "-m", "trainlab", *words))
     (trial,) = told["trials"]
     assert trial["arguments"] == ["--epochs", "3", "--seed", "1"]
     assert trial["seen"]["batch_size"] == 32
@@ -108,11 +98,6 @@ def test_the_plain_script_is_watched_and_told_as_it_is(tmp_path: Path) -> None:
     assert kinds["script_order"]["numbers"]["num_passes"] == 3
     assert "script_memory" not in kinds
     assert (tmp_path / "run/trials/learn-seed1/work" / tmp_path.name / "spirals.pt").exists()
-    shown = subprocess.run(
-        [sys.executable, "-m", "trainlab", "show", "run", "--lang", "zh"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    ).stdout
+    shown = printed(tmp_path, "-m", "trainlab", "show", "run", "--lang", "zh")
     assert "plain_script.py --epochs 3" in shown
     assert "脚本的时间花在哪里" in shown

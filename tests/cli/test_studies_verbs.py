@@ -142,12 +142,12 @@ def test_reproduce_lays_published_figures_beside_a_run(trainlab: Verb, tmp_path:
     shown = trainlab("reproduce", "fashion-lab", "--run", "b", code=1).stdout
     assert "0 of 5 published figures are inside" in shown
     assert "base, test/loss: not reproduced: the published curve lies 10.6 standard" in shown
-    Fabricated().write(tmp_path / "c", made_study(workload="mnist-cnn"))
-    settings = {"epochs": 3}
-    made = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings=settings)
-    Fabricated().write(tmp_path / "d", made)
-    other = made_study("fashion-mlp", vary={"hidden": (3, 4)})
-    Fabricated().write(tmp_path / "e", other)
+    for name, other in (
+        ("c", made_study("mnist-cnn")),
+        ("d", made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})),
+        ("e", made_study("fashion-mlp", vary={"hidden": (3, 4)})),
+    ):
+        Fabricated().write(tmp_path / name, other)
     remedy = "; make a new run with `trainlab reproduce fashion-lab`"
     for run, told in (
         ("c", "c: is about mnist-cnn, fashion-lab about fashion-mlp; name a run of fashion-lab"),

@@ -114,23 +114,16 @@ def test_no_text_breaks_out_of_a_latex_table() -> None:
 def trace(pid: int, start_us: float) -> dict[str, Any]:
     """As torch writes one."""
     at = {"pid": pid, "tid": 7}
-    return {
-        "traceEvents": [
-            {"ph": "M", "name": "process_name", **at, "ts": 0, "args": {"name": "python"}},
-            {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", **at, "ts": start_us, "dur": 3.0},
-            {"ph": "s", "id": 4, "name": "ac2g", "cat": "ac2g", **at, "ts": start_us + 1},
-            {
-                "ph": "f",
-                "id": 4,
-                "name": "ac2g",
-                "cat": "ac2g",
-                **at,
-                "ts": start_us + 2,
-                "bp": "e",
-            },
-            {"ph": "M", "name": "process_name", "pid": "S", "tid": 0, "args": {"name": "Spans"}},
-        ]
-    }
+    arrow = {"id": 4, "name": "ac2g", "cat": "ac2g", **at}
+    named = {"ph": "M", "name": "process_name", "tid": 7, "ts": 0}
+    events = [
+        {**named, "pid": pid, "args": {"name": "python"}},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", **at, "ts": start_us, "dur": 3.0},
+        {"ph": "s", **arrow, "ts": start_us + 1},
+        {"ph": "f", **arrow, "ts": start_us + 2, "bp": "e"},
+        {**named, "pid": "S", "args": {"name": "Spans"}},
+    ]
+    return {"traceEvents": events}
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
