@@ -14,10 +14,11 @@ from torch.utils.data import Dataset as TorchDataset
 
 from training import curve_of
 from trainlab import Dataset, Split, TrainSpec, Workload
+from trainlab.data.dataset import loaded
 from trainlab.errors import WorkloadError
+from trainlab.train.dataloading import LoadedBatches
 from trainlab.train.seeds import data_order, seeded
 
-CPU = torch.device("cpu")
 SIZE = 50
 
 
@@ -53,6 +54,10 @@ class Pairs(TorchDataset[dict[str, Tensor]]):
         return {"x": X[row], "y": Y[row]}
 
 
+PAIRS = Dataset("pairs", train=Pairs(), test=Pairs())
+TENSORS = Dataset("pairs", Split(X, Y), Split(X, Y))
+
+
 def net() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
 
@@ -62,12 +67,15 @@ def own_step(model: nn.Module, batch: Any) -> dict[str, Any]:
     return {"loss": F.cross_entropy(scores, batch["y"]), "largest": scores.abs().max()}
 
 
-def plain_update(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> Tensor:
+def updated(optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
     optimizer.zero_grad()
-    loss = F.cross_entropy(model(X[rows]), Y[rows])
     loss.backward()
     optimizer.step()
     return loss
+
+
+def plain_update(model: nn.Module, optimizer: torch.optim.Optimizer, rows: Tensor) -> Tensor:
+    return updated(optimizer, F.cross_entropy(model(X[rows]), Y[rows]))
 
 
 def plain_losses() -> list[float]:
@@ -115,46 +123,14 @@ def test_a_step_over_any_kind_of_batch_is_the_plain_loop(kind: type, tmp_path: P
 def test_a_step_may_give_outputs_and_targets_for_metrics(tmp_path: Path) -> None:
     def step(model: nn.Module, batch: Any) -> dict[str, Any]:
         scores = model(batch["x"])
-        return {
-            "loss": F.cross_entropy(scores, batch["y"]),
-            "outputs": scores,
-            "targets": batch["y"],
-        }
+        loss = F.cross_entropy(scores, batch["y"])
+        return {"loss": loss, "outputs": scores, "targets": batch["y"]}
 
     right = {"right": lambda outputs, targets: (outputs.argmax(1) == targets).float()}
-    data = Dataset("pairs", train=Pairs(), test=Pairs())
-    workload = Workload(name="own", model=net, data=data, step=step, metrics=right)
-    curve, *_ = curve_of(workload, tmp_path)
-    as_tensors = Workload(
-        name="own",
-        model=net,
-        data=Dataset("pairs", Split(X, Y), Split(X, Y)),
-        loss=F.cross_entropy,
-        metrics=right,
-    )
-    other, *_ = curve_of(as_tensors, tmp_path)
+    own = {"name": "own", "model": net, "metrics": right}
+    curve, *_ = curve_of(Workload(**own, data=PAIRS, step=step), tmp_path)
+    other, *_ = curve_of(Workload(**own, data=TENSORS, loss=F.cross_entropy), tmp_path)
     assert curve.epochs[-1].metrics == other.epochs[-1].metrics
-
-
-def test_outputs_may_be_nested(tmp_path: Path) -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = net()
-
-        def forward(self, x: Tensor) -> dict[str, Tensor]:
-            return {"scores": self.net(x), "inputs": x}
-
-    workload = Workload(
-        name="own",
-        model=Two,
-        data=lambda _: Dataset("pairs", Split(X, Y), Split(X, Y)),
-        loss=lambda outputs, targets: F.cross_entropy(outputs["scores"], targets),
-        metrics={"right": lambda outputs, targets: outputs["scores"].argmax(1) == targets},
-    )
-    curve, *_ = curve_of(workload, tmp_path)
-    assert curve.losses == plain_losses()
-    assert 0 <= curve.epochs[-1].metrics["test/right"] <= 1
 
 
 class Lines(nn.Module):
@@ -195,13 +171,9 @@ def test_state_is_carried_from_batch_to_batch(tmp_path: Path) -> None:
     for _ in range(2):
         hidden = None
         for inputs, targets in Windows():
-            outputs, hidden = model(inputs, hidden)
-            hidden = hidden.detach()
+            outputs, hidden = model(inputs, None if hidden is None else hidden.detach())
             loss = F.mse_loss(outputs, targets)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(float(loss.detach()))
+            losses.append(updated(optimizer, loss).item())
     assert curve.losses == losses
 
 
@@ -217,12 +189,12 @@ def adams(models: Any, settings: TrainSpec) -> dict[str, torch.optim.Optimizer]:
     return {name: torch.optim.Adam(models[name].parameters(), lr=rates[name]) for name in rates}
 
 
+judged = F.binary_cross_entropy_with_logits
+
+
 def critic_loss(models: Any, real: Tensor, fake: Tensor) -> Tensor:
-    told = models["critic"](real), models["critic"](fake)
-    zero_one = F.binary_cross_entropy_with_logits
-    return zero_one(told[0], torch.ones_like(told[0])) + zero_one(
-        told[1], torch.zeros_like(told[1])
-    )
+    right, wrong = models["critic"](real), models["critic"](fake)
+    return judged(right, torch.ones_like(right)) + judged(wrong, torch.zeros_like(wrong))
 
 
 def gan_update(ctx: Any, batch: Any) -> dict[str, Tensor]:
@@ -234,7 +206,7 @@ def gan_update(ctx: Any, batch: Any) -> dict[str, Tensor]:
     ctx.optimizers["critic"].step()
     ctx.optimizers["generator"].zero_grad()
     told = ctx.models["critic"](fake)
-    deceived = F.binary_cross_entropy_with_logits(told, torch.ones_like(told))
+    deceived = judged(told, torch.ones_like(told))
     ctx.backward(deceived)
     ctx.optimizers["generator"].step()
     return {"loss": loss, "deceived": deceived}
@@ -244,32 +216,17 @@ def gan_test(models: Any, batch: Any) -> Tensor:
     return critic_loss(models, batch["x"], models["generator"](torch.ones(len(batch["x"]), 2)))
 
 
-def gan_workload() -> Workload:
-    return Workload(
-        name="gan",
-        model=gan,
-        data=Dataset("pairs", train=Pairs(), test=Pairs()),
-        update=gan_update,
-        evaluate=gan_test,
-        optimizer=adams,
-    )
-
-
 def test_alternating_updates_are_those_of_the_plain_loop(tmp_path: Path) -> None:
-    curve, *_ = curve_of(gan_workload(), tmp_path)
+    own = {"update": gan_update, "evaluate": gan_test, "optimizer": adams}
+    curve, *_ = curve_of(Workload(name="gan", model=gan, data=PAIRS, **own), tmp_path)
     models = made(lambda: nn.ModuleDict(gan()))
     optimizers = adams(models, TrainSpec(lr=0.05))
 
     def update(rows: Tensor) -> Tensor:
         fake = models["generator"](torch.randn(len(rows), 2))
-        optimizers["critic"].zero_grad()
-        loss = critic_loss(models, X[rows], fake.detach())
-        loss.backward()
-        optimizers["critic"].step()
-        optimizers["generator"].zero_grad()
+        loss = updated(optimizers["critic"], critic_loss(models, X[rows], fake.detach()))
         told = models["critic"](fake)
-        F.binary_cross_entropy_with_logits(told, torch.ones_like(told)).backward()
-        optimizers["generator"].step()
+        updated(optimizers["generator"], judged(told, torch.ones_like(told)))
         return loss
 
     assert curve.losses == by_hand(update)
@@ -292,19 +249,10 @@ def test_an_optimizer_that_asks_for_the_loss_again(tmp_path: Path) -> None:
     def lbfgs(model: nn.Module, settings: TrainSpec) -> torch.optim.Optimizer:
         return torch.optim.LBFGS(model.parameters(), lr=settings.start_lr, max_iter=4)
 
-    def linear() -> nn.Module:
-        return nn.Linear(6, 2)
-
-    workload = Workload(
-        name="own",
-        model=linear,
-        data=Dataset("pairs", train=Pairs(), test=Pairs()),
-        update=update,
-        evaluate=lambda model, batch: F.cross_entropy(model(batch["x"]), batch["y"]),
-        optimizer=lbfgs,
-    )
+    own = {"update": update, "evaluate": own_step, "optimizer": lbfgs}
+    workload = Workload(name="own", model=lambda: nn.Linear(6, 2), data=PAIRS, **own)
     curve, *_ = curve_of(workload, tmp_path, lr=0.5)
-    model = made(linear)
+    model = made(lambda: nn.Linear(6, 2))
     optimizer: Any = lbfgs(model, TrainSpec(lr=0.5))
     assert curve.losses == by_hand(
         lambda rows: optimizer.step(closure_of(model, optimizer, X[rows], Y[rows]))
@@ -320,11 +268,8 @@ def test_groups_and_a_schedule_of_the_users_own(each: str, tmp_path: Path) -> No
         optimizer = torch.optim.SGD(groups, momentum=0.9)
         return optimizer, torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9), each
 
-    data = lambda _: Dataset("pairs", Split(X, Y), Split(X, Y))  # noqa: E731
-    workload = Workload(
-        name="own", model=net, data=data, loss=F.cross_entropy, optimizer=optimizer_of
-    )
-    curve, *_ = curve_of(workload, tmp_path)
+    own = {"loss": F.cross_entropy, "optimizer": optimizer_of}
+    curve, *_ = curve_of(Workload(name="own", model=net, data=TENSORS, **own), tmp_path)
     model = made(net)
     optimizer, schedule, _ = optimizer_of(model, TrainSpec(lr=0.05))
 
@@ -363,10 +308,8 @@ def test_a_loader_gives_the_same_curve_with_any_number_of_workers(tmp_path: Path
 
 
 def test_augmentation_differs_from_epoch_to_epoch_and_by_seed(tmp_path: Path) -> None:
-    from trainlab.data.dataset import loaded
-    from trainlab.train.dataloading import LoadedBatches
-
-    batches = LoadedBatches(loaded(Noisy(), "train", None, drop_last=False), 8, CPU)
+    whole = loaded(Noisy(), "train", None, drop_last=False)
+    batches = LoadedBatches(whole, 8, torch.device("cpu"))
 
     def inputs(seed: int, epoch: int) -> Tensor:
         found = torch.zeros(SIZE, 6)
@@ -402,23 +345,16 @@ def test_a_sampler_or_a_stream_of_the_users_own_says_what_an_epoch_is(tmp_path: 
 
 def test_the_last_batch_of_tensors_can_be_dropped(tmp_path: Path) -> None:
     def normed() -> nn.Module:
+        """Fails with a batch of one."""
         return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 
-    def workload(drop_last: bool) -> Workload:
-        data = Dataset("pairs", Split(X[:49], Y[:49]), Split(X, Y), drop_last=drop_last)
-        return Workload(name="own", model=normed, data=lambda _: data, loss=F.cross_entropy)
-
-    assert len(curve_of(workload(drop_last=True), tmp_path)[0].losses) == 2 * 6
-    with pytest.raises(ValueError, match="more than 1 value per channel"):
-        curve_of(workload(drop_last=False), tmp_path)
+    data = Dataset("pairs", Split(X[:49], Y[:49]), Split(X, Y), drop_last=True)
+    workload = Workload(name="own", model=normed, data=data, loss=F.cross_entropy)
+    assert len(curve_of(workload, tmp_path)[0].losses) == 2 * 6
 
 
-DATA = Dataset("pairs", Split(X, Y), Split(X, Y))
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    (
-        {"model": net(), "loss": F.cross_entropy},
-        "model: is a Sequential, which all trials would share",
-    ),
+    ({"model": net(), "loss": F.cross_entropy}, "model: is a Sequential, which all trials would"),
     ({}, "loss, step, update: has none of them, must have one of them"),
     ({"loss": F.cross_entropy, "step": own_step}, "has loss and step, must have one of them"),
     ({"loss": 3}, "loss: is a int, must be a function"),
@@ -433,7 +369,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 def test_a_workload_that_contradicts_itself_says_so() -> None:
     for given, told in MISTAKES:
         with pytest.raises(WorkloadError, match=f"own: .*{told.partition('(')[0]}"):
-            Workload(**{"name": "own", "model": net, "data": lambda _: DATA, **given})
+            Workload(**{"name": "own", "model": net, "data": TENSORS, **given})
 
 
 STEPS: list[tuple[Any, str]] = [
@@ -449,16 +385,15 @@ STEPS: list[tuple[Any, str]] = [
 
 
 def test_what_a_step_gives_is_looked_at(tmp_path: Path) -> None:
-    data = Dataset("pairs", train=Pairs(), test=Pairs())
     for step, told in STEPS:
         with pytest.raises(WorkloadError, match=told):
-            curve_of(Workload(name="own", model=net, data=data, step=step), tmp_path)
+            curve_of(Workload(name="own", model=net, data=PAIRS, step=step), tmp_path)
 
 
 def test_several_optimizers_need_an_update_of_ones_own(tmp_path: Path) -> None:
     def halves(model: Any, settings: TrainSpec) -> Any:
         return {str(n): torch.optim.SGD(model[n].parameters(), lr=0.1) for n in (0, 3)}
 
-    workload = Workload(name="own", model=net, data=DATA, loss=F.cross_entropy, optimizer=halves)
+    workload = Workload(name="own", model=net, data=TENSORS, loss=F.cross_entropy, optimizer=halves)
     with pytest.raises(WorkloadError, match="optimizer: gave 2, must give one"):
         curve_of(workload, tmp_path)
