@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 import trainlab
 from own_loop import OwnLoop, state_of_torch
@@ -97,6 +98,17 @@ def test_tensorboard_has_curves_graph_and_probes(lab: WatchedLoop) -> None:
     assert {"loss/train over samples", "accuracy/test over samples"} <= set(tags["scalars"])
     assert any(tag.startswith("probe/grad:norm@step/") for tag in tags["scalars"])
     assert [point.step for point in board.Scalars("loss/train over samples")] == [64, 128]
+
+
+def test_tensorboard_has_the_settings_that_were_seen_as_hyper_parameters(lab: WatchedLoop) -> None:
+    board = EventAccumulator(str(lab.run.trial("learn-seed1").tensorboard_folder)).Reload()
+    told = board.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    session = HParamsPluginData.FromString(told).session_start_info.hparams
+    numbers = {name: session[name].number_value for name in ("lr", "batch_size", "seed")}
+    assert numbers == {"lr": 0.1, "batch_size": 16, "seed": 1}
+    words = {name: session[name].string_value for name in ("optimizer", "device")}
+    assert words == {"optimizer": "SGD", "device": "cpu"}
+    assert set(session) == {*numbers, *words, "script"}
 
 
 def test_what_the_block_raises_is_recorded_and_goes_on_and_torch_is_as_before(
