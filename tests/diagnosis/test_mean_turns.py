@@ -44,9 +44,7 @@ def mean_ms(monkeypatch: pytest.MonkeyPatch, *, every: int, begun: int, workers:
     return sum(means) / len(means)
 
 
-def test_a_test_counts_by_how_often_it_is_whatever_updates_turns_begin_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_test_counts_by_how_often_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for every, (workers, within) in product((5, 20), ((0, 0.02), (1, 0.25))):
         for begun in range(every):
             found_ms = mean_ms(monkeypatch, every=every, begun=begun, workers=workers)

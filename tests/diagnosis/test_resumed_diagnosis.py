@@ -7,9 +7,7 @@ from diagnosed_runs import measured, watched_only
 from trainlab.lab.script_study import DiagnosisStage
 
 
-def test_a_diagnosis_cut_short_after_measuring_is_answered_when_resumed(
-    trainlab: Verb, tmp_path: Path
-) -> None:
+def test_a_diagnosis_cut_short_is_answered_when_resumed(trainlab: Verb, tmp_path: Path) -> None:
     """Links that a killed driver left where its script ran do not matter."""
     run = measured(tmp_path / "run")
     assert not run.diagnosis.exists()

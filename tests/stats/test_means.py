@@ -45,14 +45,10 @@ def test_a_single_run_has_no_interval_and_no_run_no_mean() -> None:
     assert mean_of([5.0]) == Mean(5.0, None, None, 1)
     assert [new_run_interval(values) for values in ([5.0], [])] == [None, None]
     assert [mean_of(values) for values in ([], [math.nan, math.inf])] == [None, None]
-
-
-def test_diverged_runs_are_left_out_and_counted() -> None:
+    # Diverged runs are left out and counted.
     found = known([1.0, math.nan, 3.0, math.inf])
     assert (found.value, found.n, found.num_diverged) == (2, 2, 2)
-
-
-def test_the_interval_of_an_accuracy_stays_within_what_an_accuracy_can_be() -> None:
+    # The interval of an accuracy stays within what an accuracy can be.
     free, cut = known([0.9, 1.0, 0.98]), known([0.9, 1.0, 0.98], SHARES)
     assert (free.ends[1] or 0) > 1
     assert cut.ends == (free.ends[0], 1.0)
@@ -90,9 +86,7 @@ def test_ranks_on_hand_worked_numbers() -> None:
     assert rank_p([math.inf] * 8, [1, 2, 3, 4, 5, 6, 7, 8]) == pytest.approx(2 / math.comb(16, 8))
     assert rank_p([math.inf, math.inf], [math.inf]) is None
     assert rank_p([], [1.0]) is None
-
-
-def test_ranks_agree_with_the_exact_test_where_there_are_no_ties() -> None:
+    # They agree with the exact test where there are no ties.
     rng = np.random.default_rng(4)
     for _ in range(5):
         a, b = rng.normal(size=6), rng.normal(0.8, size=7)
