@@ -4,10 +4,16 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainlab.errors import SpecError
-from trainlab.instruments.reducers import DeadUnits, Histogram, Reduction, reduction_for
+from trainlab.instruments.reducers import (
+    DeadUnits,
+    Histogram,
+    Reduction,
+    reduction_for,
+    unit_dimension,
+)
 from trainlab.record.learning_record import HistogramRecord
 from trainlab.spec.probe import REDUCERS, Bins, probe_of
 
@@ -109,6 +115,7 @@ def test_the_spread_is_right_whatever_the_mean() -> None:
     assert math.isnan(float(str(value_of("std", [torch.tensor([1.0, math.inf])]))))
     assert math.isnan(float(str(value_of("std", [torch.tensor([])]))))
     assert value_of("std", [torch.full((5,), 1e6)]) == 0.0
+    assert math.isnan(float(str(value_of("min", [torch.ones(0)]))))
 
 
 def test_numbers_can_be_read_before_a_period_ends() -> None:
@@ -121,8 +128,21 @@ def test_numbers_can_be_read_before_a_period_ends() -> None:
     assert together.numbers().tolist() == [[0.0]] * LANES
 
 
-def test_the_smallest_of_nothing_is_not_a_number() -> None:
-    assert math.isnan(float(str(value_of("min", [torch.ones(0)]))))
+def test_units_are_channels_of_convolutions_and_features_of_all_else() -> None:
+    tokens, channels = torch.ones(2, 4, 2), nn.Conv1d(4, 4, 1)(torch.ones(2, 4, 2))
+    for values, dimension in (
+        (nn.Dropout(0.1)(channels), 1),
+        (nn.ConvTranspose1d(4, 4, 1)(tokens) * 2, 1),
+        (nn.Conv3d(1, 4, 1)(torch.ones(2, 1, 2, 2, 2)), 1),
+        (nn.BatchNorm1d(4, affine=False)(channels) - 100.0, 1),
+        (torch.max_pool1d(channels, 2), 1),
+        (nn.Linear(2, 5)(tokens), 2),
+        (nn.Linear(2, 5)(torch.ones(2, 2, 2, 2)), 3),
+        (nn.Linear(2, 5)(torch.ones(2, 2)), 1),
+        (tokens, 2),
+    ):
+        assert unit_dimension(["relu"], torch.relu(values)) == dimension
+    assert unit_dimension(["Conv1d"], tokens) == 1
 
 
 def test_units_must_stay_as_many_as_they_are() -> None:
