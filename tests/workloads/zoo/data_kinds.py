@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torchmetrics.classification import MulticlassAUROC
 
 from trainlab import Dataset, OfWholeSet, Split
-from zoo.specimen import Specimen, drawn, kind, points, splits
+from zoo.specimen import drawn, kind, points, splits
 from zoo.vision import mlp
 
 NODES, FEATURES = 6, 4
@@ -96,96 +96,75 @@ class Record:
     names: list[str]
 
 
-class Pair(NamedTuple):
-    """A batch by position and by name."""
-
-    x: Tensor
-    label: Tensor
-
-
-def stacked(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    x, labels = zip(*samples, strict=True)
-    return torch.stack(x), torch.stack(labels)
-
-
 def as_record(samples: list[tuple[Tensor, Tensor]]) -> Record:
     """With a name for every sample."""
-    return Record(*stacked(samples), names=[f"sample {n}" for n in range(len(samples))])
-
-
-def as_pair(samples: list[tuple[Tensor, Tensor]]) -> Pair:
-    return Pair(*stacked(samples))
+    x, labels = map(torch.stack, zip(*samples, strict=True))
+    return Record(x, labels, names=[f"sample {n}" for n in range(len(samples))])
 
 
 def named_step(model: nn.Module, batch: Any) -> Tensor:
     return F.cross_entropy(model(batch.x), batch.label)
 
 
-def on_samples(name: str, collate_fn: Any) -> Specimen:
-    """Points that are put together by a function of one's own."""
-    data = Dataset(
-        "points",
-        TensorDataset(*points(64, 1)),
-        TensorDataset(*points(32, 2)),
-        collate_fn=collate_fn,
-    )
-    probes = ("0.weight:grad:norm",)
-    return kind(name, model=mlp, data=data, step=named_step, probes=probes)
-
-
 LOADER = DataLoader(TensorDataset(*points(160, 1)), batch_size=4, shuffle=True, num_workers=2)
-
+SAMPLES = TensorDataset(*points(64, 1)), TensorDataset(*points(32, 2))
+POINTS = Dataset("points", *splits(points))
 
 KINDS = (
     kind(
         "graph-convolution",
-        model=GraphNet,
-        data=Dataset("graphs", graphs(64, 1), graphs(32, 2)),
+        GraphNet,
+        Dataset("graphs", graphs(64, 1), graphs(32, 2)),
+        "first:grad_output:norm",
         step=graph_step,
-        probes=("first:grad_output:norm",),
     ),
     kind(
         "sparse-embeddings",
-        model=Recommender,
-        data=Dataset("ratings", *splits(ratings, 200)),
+        Recommender,
+        Dataset("ratings", *splits(ratings, 200)),
+        "users:activation:std",
         loss=F.mse_loss,
         metrics={},
         settings={"optimizer": "sgd", "epochs": 2},
         vary={"lr": [0.2, 0.5]},
-        probes=("users:activation:std",),
     ),
     kind(
         "regression",
-        model=regressor,
-        data=Dataset("line", *splits(line)),
+        regressor,
+        Dataset("line", *splits(line)),
+        "2:activation:mean",
         loss=F.mse_loss,
         metrics={"rmse": OfWholeSet(rmse, higher_is_better=False)},
-        probes=("2:activation:mean",),
     ),
     kind(
         "torchmetrics",
-        model=mlp,
-        data=Dataset("points", *splits(points)),
+        mlp,
+        POINTS,
+        "1:activation:dead_fraction",
         loss=F.cross_entropy,
         metrics={"auroc": MulticlassAUROC(2)},
-        probes=("1:activation:dead_fraction",),
     ),
     kind(
         "iterable-dataset",
-        model=mlp,
-        data=Dataset("stream", Stream(64, 1), Stream(32, 2)),
+        mlp,
+        Dataset("stream", Stream(64, 1), Stream(32, 2)),
+        "0.weight:grad:norm",
         loss=F.cross_entropy,
-        probes=("0.weight:grad:norm",),
     ),
     kind(
         "loader-with-workers",
-        model=mlp,
-        data=Dataset("points", LOADER, Split(*points(32, 2))),
+        mlp,
+        Dataset("points", LOADER, Split(*points(32, 2))),
+        "0.weight:grad:norm",
         loss=F.cross_entropy,
         vary={"batch_size": [8, 16]},
         settings={"lr": 0.02},
-        probes=("0.weight:grad:norm",),
     ),
-    on_samples("dataclass-batch", as_record),
-    on_samples("named-tuple-batch", as_pair),
+    kind(
+        "dataclass-batch",
+        mlp,
+        Dataset("points", *SAMPLES, collate_fn=as_record),
+        "0.weight:grad:norm",
+        step=named_step,
+    ),
 )

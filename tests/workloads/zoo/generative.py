@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainlab import Dataset, Split
-from zoo.specimen import drawn, images, kind, points, splits
+from zoo.specimen import drawn, kind, points, splits
 
 
 def same(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -68,6 +68,11 @@ def adams(models: nn.ModuleDict, settings: Any) -> dict[str, torch.optim.Optimiz
     }
 
 
+def generated(models: nn.ModuleDict, real: Tensor) -> Tensor:
+    """As many as there are real ones."""
+    return models["generator"](torch.randn(len(real), 2, device=real.device))
+
+
 def judged(critic: nn.Module, x: Tensor, is_real: bool) -> Tensor:
     scores = critic(x)
     return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, float(is_real)))
@@ -75,10 +80,7 @@ def judged(critic: nn.Module, x: Tensor, is_real: bool) -> Tensor:
 
 def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
     """First the critic, then the generator."""
-    critic, made = (
-        ctx.models["critic"],
-        ctx.models["generator"](torch.randn(len(real), 2, device=real.device)),
-    )
+    critic, made = ctx.models["critic"], generated(ctx.models, real)
     ctx.optimizers["critic"].zero_grad()
     loss = judged(critic, real, True) + judged(critic, made.detach(), False)
     ctx.backward(loss)
@@ -91,7 +93,7 @@ def gan_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 
 
 def gan_test(models: nn.ModuleDict, real: Tensor) -> dict[str, Tensor]:
-    made = models["generator"](torch.randn(len(real), 2, device=real.device))
+    made = generated(models, real)
     loss = judged(models["critic"], real, True) + judged(models["critic"], made, False)
     return {"loss": loss, "spread": made.std()}
 
@@ -105,10 +107,7 @@ def slope_penalty(critic: nn.Module, real: Tensor, made: Tensor) -> Tensor:
 
 def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
     """A Wasserstein critic with the penalty, then the generator."""
-    critic, made = (
-        ctx.models["critic"],
-        ctx.models["generator"](torch.randn(len(real), 2, device=real.device)),
-    )
+    critic, made = ctx.models["critic"], generated(ctx.models, real)
     penalty = slope_penalty(critic, real, made.detach())
     loss = critic(made.detach()).mean() - critic(real).mean() + 10 * penalty
     ctx.optimizers["critic"].zero_grad()
@@ -122,7 +121,7 @@ def penalised_update(ctx: Any, real: Tensor) -> dict[str, Tensor]:
 
 def penalised_test(models: nn.ModuleDict, real: Tensor) -> Tensor:
     """The distance as the critic sees it; a test has no gradients and so no penalty."""
-    made = models["generator"](torch.randn(len(real), 2, device=real.device))
+    made = generated(models, real)
     return models["critic"](made).mean() - models["critic"](real).mean()
 
 
@@ -143,32 +142,6 @@ def denoising_step(model: nn.Module, x: Tensor) -> Tensor:
     time, noise = torch.rand(len(x), 1, device=x.device), torch.randn_like(x)
     kept = (0.5 * math.pi * time).cos()
     return F.mse_loss(model(kept * x + (1 - kept.square()).sqrt() * noise, time), noise)
-
-
-class Triplets(torch.utils.data.Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """An image, another of its class, one of the other class."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        pixels, labels = images(count, seed)
-        self.sides = [pixels[labels == label] for label in (0, 1)]
-
-    def __len__(self) -> int:
-        return 2 * min(map(len, self.sides))
-
-    def __getitem__(self, row: int) -> tuple[Tensor, Tensor, Tensor]:
-        own, other = self.sides[row % 2], self.sides[1 - row % 2]
-        near, far = (int(torch.randint(len(side), ())) for side in (own, other))
-        return own[row // 2], own[near], other[far]
-
-
-def embedder() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.AdaptiveMaxPool2d(3), nn.Flatten(), nn.Linear(36, 4)
-    )
-
-
-def triplet_step(model: nn.Module, batch: list[Tensor]) -> Tensor:
-    return F.triplet_margin_loss(*map(model, batch))
 
 
 def two_views(count: int, seed: int) -> Split:
@@ -209,64 +182,50 @@ VIEWS = Dataset("views", two_views(64, 1), two_views(32, 2))
 KINDS = (
     kind(
         "autoencoder",
-        model=autoencoder,
-        data=Dataset("plane", *splits(same)),
+        autoencoder,
+        Dataset("plane", *splits(same)),
+        "2:activation:std",
         loss=F.mse_loss,
         metrics={},
         vary={"code": [1, 2]},
         settings={"lr": 0.01},
-        probes=("2:activation:std",),
     ),
-    kind(
-        "vae",
-        model=VariationalAutoencoder,
-        data=POINTS,
-        step=elbo_step,
-        probes=("decoder:grad_output:norm",),
-    ),
+    kind("vae", VariationalAutoencoder, POINTS, "decoder:grad_output:norm", step=elbo_step),
     kind(
         "gan",
-        model=adversaries,
-        data=POINTS,
+        adversaries,
+        POINTS,
+        "critic.*:grad:norm",
         update=gan_update,
         evaluate=gan_test,
         optimizer=adams,
-        probes=("critic.*:grad:norm",),
         learns=False,
         is_fast=True,
     ),
     kind(
         "gradient-penalty",
-        model=adversaries,
-        data=POINTS,
+        adversaries,
+        POINTS,
+        "critic.*:grad:norm",
         update=penalised_update,
         evaluate=penalised_test,
         optimizer=adams,
-        probes=("critic.*:grad:norm",),
         learns=False,
     ),
     kind(
         "diffusion",
-        model=Denoiser,
-        data=POINTS,
+        Denoiser,
+        POINTS,
+        "out:activation:std",
         step=denoising_step,
         settings={"epochs": 4},
-        probes=("out:activation:std",),
-    ),
-    kind(
-        "triplets",
-        model=embedder,
-        data=Dataset("triplets", Triplets(64, 1), Triplets(32, 2)),
-        step=triplet_step,
-        settings={"epochs": 2},
-        probes=("0:grad:norm",),
     ),
     kind(
         "contrastive",
-        model=encoder_and_temperature,
-        data=VIEWS,
+        encoder_and_temperature,
+        VIEWS,
+        "loss.log_scale:weight:mean",
         step=contrast_step,
         settings={"epochs": 2},
-        probes=("loss.log_scale:weight:mean",),
     ),
 )

@@ -157,7 +157,7 @@ def groups_and_schedule(model: Any, settings: Any) -> Any:
 
 def on_points(name: str, model: Any, *probes: str, **asked: Any) -> Specimen:
     """A classifier of points."""
-    return kind(name, model=model, data=POINTS, loss=F.cross_entropy, probes=probes, **asked)
+    return kind(name, model, POINTS, *probes, loss=F.cross_entropy, **asked)
 
 
 KINDS = (

@@ -1,4 +1,4 @@
-"""Text and other series: state that is carried, padding, masks, attention, teacher forcing."""
+"""Text and other series: state that is carried, padding, attention, teacher forcing."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,6 @@ from trainlab import Dataset
 from zoo.specimen import drawn, kind
 
 WORDS = 12
-MASK = 0
 
 
 def text(count: int, seed: int) -> Tensor:
@@ -35,15 +34,13 @@ class Windows:
 
 
 class WordModel(nn.Module):
-    """An LSTM over words whose state is handed in and out; words go in and out by the same weights."""
+    """An LSTM over words whose state is handed in and out."""
 
-    def __init__(self, width: int = 16, tied: bool = False) -> None:
+    def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.words = nn.Embedding(WORDS, width)
         self.lstm = nn.LSTM(width, width)
         self.scores = nn.Linear(width, WORDS)
-        if tied:
-            self.scores.weight = self.words.weight
 
     def forward(self, words: Tensor, state: Any) -> tuple[Tensor, Any]:
         hidden, state = self.lstm(self.words(words), state)
@@ -111,27 +108,27 @@ def tokenized(count: int, seed: int) -> list[dict[str, Tensor]]:
 
 
 class Attention(nn.Module):
-    """Several heads; a causal one looks back only."""
+    """Several heads, which look back only."""
 
-    def __init__(self, width: int, heads: int, causal: bool) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.causal = heads, causal
+        self.heads = heads
         self.mixed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
         parts = self.mixed(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        mixed = F.scaled_dot_product_attention(*parts, is_causal=True)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 
 class Transformer(nn.Module):
     """One block over words and positions; words go in and out by the same weights."""
 
-    def __init__(self, width: int = 16, heads: int = 2, causal: bool = True) -> None:
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
         super().__init__()
         self.words, self.positions = nn.Embedding(WORDS, width), nn.Embedding(8, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attention = Attention(width, heads, causal)
+        self.attention = Attention(width, heads)
         self.mlp = nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Linear(32, width))
         self.scores = nn.Linear(width, WORDS, bias=False)
         nn.init.normal_(self.words.weight, std=1 / math.sqrt(width))
@@ -147,20 +144,6 @@ def causal_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     words = batch["input_ids"]
     scores = model(words[:, :-1])
     return F.cross_entropy(scores.flatten(0, 1), words[:, 1:].flatten())
-
-
-def reading_both_ways(width: int = 16) -> nn.Module:
-    """The same block without the causal mask."""
-    return Transformer(width, causal=False)
-
-
-def masked_step(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A third of the words is hidden, others in every step, and must be told from the rest."""
-    words = batch["input_ids"]
-    hidden = torch.rand(words.shape, device=words.device) < 0.3
-    hidden[:, 0] = True
-    scores = model(words.masked_fill(hidden, MASK))
-    return {"loss": F.cross_entropy(scores[hidden], words[hidden]), "hidden": hidden.float().mean()}
 
 
 class Translator(nn.Module):
@@ -193,59 +176,38 @@ def translation_step(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     return F.cross_entropy(model(source, target).flatten(0, 1), target.flatten())
 
 
-TEXT = Dataset("text", Windows(400, 1), Windows(200, 2))
 SENTENCES = Dataset("sentences", tokenized(64, 1), tokenized(32, 2))
 
 KINDS = (
     kind(
         "lstm-language-model",
-        model=WordModel,
-        data=TEXT,
+        WordModel,
+        Dataset("text", Windows(400, 1), Windows(200, 2)),
+        "lstm:activation:std",
+        "lstm:grad:norm",
         step=carried_step,
         vary={"clip_grad_norm": [0.25, 1.0]},
         settings={"lr": 0.02},
-        probes=("lstm:activation:std", "lstm:grad:norm"),
         is_fast=True,
     ),
     kind(
-        "weight-tying",
-        model=WordModel,
-        data=TEXT,
-        step=carried_step,
-        vary={"tied": [False, True]},
-        settings={"lr": 0.02},
-        probes=("words.weight:grad:norm",),
-    ),
-    kind(
         "padded-lstm",
-        model=Reader,
-        data=Dataset("reviews", reviews(64, 1), reviews(32, 2), collate_fn=padded),
+        Reader,
+        Dataset("reviews", reviews(64, 1), reviews(32, 2), collate_fn=padded),
+        "scores:grad_output:norm",
         step=padded_step,
         metrics={"right": is_right},
         settings={"epochs": 2},
-        probes=("scores:grad_output:norm",),
     ),
     kind(
         "gpt",
-        model=Transformer,
-        data=SENTENCES,
+        Transformer,
+        SENTENCES,
+        "attention.mixed:activation:std",
+        "mlp.*:grad:norm",
         step=causal_step,
         vary={"heads": [1, 2]},
         settings={"lr": 0.01},
-        probes=("attention.mixed:activation:std", "mlp.*:grad:norm"),
     ),
-    kind(
-        "masked-language-model",
-        model=reading_both_ways,
-        data=SENTENCES,
-        step=masked_step,
-        probes=("attention:grad_output:norm",),
-    ),
-    kind(
-        "seq2seq",
-        model=Translator,
-        data=SENTENCES,
-        step=translation_step,
-        probes=("writes:activation:std",),
-    ),
+    kind("seq2seq", Translator, SENTENCES, "writes:activation:std", step=translation_step),
 )

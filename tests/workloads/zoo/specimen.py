@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainlab import Split, Workload
+from trainlab import Dataset, Split, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +26,17 @@ class Specimen:
 
 def kind(
     name: str,
-    *,
+    model: Any,
+    data: Dataset,
+    *probes: str,
     vary: Mapping[str, Sequence[Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
-    probes: tuple[str, ...] = (),
     learns: bool = True,
     is_fast: bool = False,
     **fields: Any,
 ) -> Specimen:
     return Specimen(
-        workload=Workload(name=name, **fields),
+        workload=Workload(name=name, model=model, data=data, **fields),
         vary=vary or {"lr": [0.01, 0.02]},
         settings=settings or {},
         probes=probes,

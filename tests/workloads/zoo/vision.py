@@ -104,40 +104,35 @@ def side_is_right(outputs: dict[str, Tensor], targets: Tensor) -> Tensor:
 
 
 FLIPPED = Dataset("flipped bars", Flipped(64, 1, True), Flipped(32, 2, False), drop_last=True)
+LONGER = {"epochs": 3}
 KINDS = (
     kind(
         "mlp",
-        model=mlp,
-        data=POINTS,
+        mlp,
+        POINTS,
+        "1:activation:dead_fraction",
+        "*.weight:grad:norm",
         loss=F.cross_entropy,
         vary={"hidden": [4, 16]},
         settings={"lr": 0.05},
-        probes=("1:activation:dead_fraction", "*.weight:grad:norm"),
         is_fast=True,
     ),
-    kind("cnn", model=cnn, data=BARS, loss=F.cross_entropy, probes=("type=Conv2d:activation:std",)),
-    kind(
-        "resnet",
-        model=resnet,
-        data=FLIPPED,
-        loss=F.cross_entropy,
-        settings={"epochs": 3},
-        probes=("1:grad_output:norm",),
-    ),
+    kind("cnn", cnn, BARS, "type=Conv2d:activation:std", loss=F.cross_entropy),
+    kind("resnet", resnet, FLIPPED, "1:grad_output:norm", loss=F.cross_entropy, settings=LONGER),
     kind(
         "vit",
-        model=VisionTransformer,
-        data=BARS,
+        VisionTransformer,
+        BARS,
+        "encoder:grad_output:norm",
         loss=F.cross_entropy,
-        settings={"epochs": 3},
-        probes=("encoder:grad_output:norm",),
+        settings=LONGER,
     ),
     kind(
         "multi-task",
-        model=TwoHeads,
-        data=Dataset("two tasks", *splits(two_tasks)),
+        TwoHeads,
+        Dataset("two tasks", *splits(two_tasks)),
+        "trunk:grad_output:norm",
         loss=both_tasks,
         metrics={"side": side_is_right},
-        probes=("trunk:grad_output:norm",),
     ),
 )
