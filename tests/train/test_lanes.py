@@ -78,10 +78,8 @@ def test_a_lane_that_diverges_leaves_the_others_alone(make_setup: MakeSetup) -> 
         {"seed": 2, "optimizer": "sgd", "lr": 1e38},
         {"seed": 3, "optimizer": "sgd", "lr": 0.05, "zero_grad": False},
     ]
-    setups = mixed(make_setup, chosen)
-    progress = trained("lanes", setups)
-    states = [one.state for one in progress]
-    assert states == ["done", "diverged", "done"]
+    progress = trained("lanes", mixed(make_setup, chosen))
+    assert [one.state for one in progress] == ["done", "diverged", "done"]
     assert progress[1].diverged_at_step in (2, 3)
     alone = trained("lanes", [mixed(make_setup, chosen)[0]])
     assert progress[0].final == alone[0].final
@@ -118,10 +116,8 @@ def test_a_loss_that_keeps_state_is_refused_and_untouched(
 @pytest.mark.parametrize("engine", ["graphed", "lanes"])
 def test_parameters_show_their_gradients_at_the_points(engine: str, make_setup: MakeSetup) -> None:
     ours, reference = make_setup(), make_setup()
-    for name, setup in ((engine, ours), ("eager", reference)):
-        session = ENGINES[name].open([Member(setup, Moments([]), Progress())])
-        with session.training(1):
-            session.advance(3)
+    losses(engine, [ours], 3)
+    losses("eager", [reference], 3)
     for a, b in zip(ours.model.parameters(), reference.model.parameters(), strict=True):
         assert a.grad is not None
         assert b.grad is not None
@@ -145,17 +141,6 @@ def test_the_first_losses_of_both_labs_are_those_of_eager(
         assert torch.allclose(losses(engine, [setup()], num_steps), expected, rtol=1e-4)
 
 
-class Images(nn.Module):
-    """Eight numbers as an image of 2 x 4, through layers that work on channels."""
-
-    def __init__(self, *layers: nn.Module, features: int) -> None:
-        super().__init__()
-        self.layers, self.last = nn.Sequential(*layers), nn.Linear(features, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(self.layers(inputs.view(-1, 1, 2, 4)).flatten(1))
-
-
 class Words(nn.Module):
     """The numbers as words of a small vocabulary."""
 
@@ -170,10 +155,18 @@ class Words(nn.Module):
 
 
 class Linear(nn.Linear):
-    """From eight numbers to three classes."""
+    """From eight numbers to three classes; functions change what goes in and what comes out."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        before: Callable[[Tensor], Tensor] = Tensor.float,
+        after: Callable[[Tensor], Any] = Tensor.float,
+    ) -> None:
         super().__init__(8, 3)
+        self.before, self.after = before, after
+
+    def forward(self, inputs: Tensor) -> Any:
+        return self.after(super().forward(self.before(inputs)))
 
 
 class Counting(Linear):
@@ -196,28 +189,6 @@ class Remembering(Linear):
     def forward(self, inputs: Tensor) -> Tensor:
         self.mean = 0.9 * self.mean + 0.1 * inputs.mean(dim=0)
         return super().forward(inputs - self.mean)
-
-
-class Drawing(Linear):
-    """Does another thing by a number that Python draws."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs.tanh() if random.random() < 0.5 else inputs)
-
-
-class Noisy(Linear):
-    """Adds noise by torch, which every lane would have to draw for itself."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs + 0.1 * torch.randn_like(inputs))
-
-
-class Deciding(Linear):
-    """Takes one way or the other, by what it sees."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        logits = super().forward(inputs)
-        return torch.tanh(logits) if logits.sum() > 0 else logits
 
 
 class Half(Linear):
@@ -250,27 +221,15 @@ class Mirrored(nn.Module):
         return self.last(self.second(torch.tanh(self.first(inputs))))
 
 
-class Brief(Linear):
-    """Weights of 16 bits between inputs and outputs of 32."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return super().forward(inputs.bfloat16()).float()
-
-
-class Mapped(Linear):
+def mapped() -> nn.Module:
     """Gives its outputs by name."""
-
-    def forward(self, inputs: Tensor) -> Any:
-        return {"logits": super().forward(inputs)}
+    return Linear(after=lambda logits: {"logits": logits})
 
 
 SUITED: dict[str, Callable[[], nn.Module]] = {
-    "convolution, batch norm": lambda: Images(
-        nn.Conv2d(1, 4, 2, bias=False),
-        nn.BatchNorm2d(4),
-        nn.ReLU(inplace=True),
-        nn.Dropout2d(0.3),
-        features=12,
+    "convolution, batch norm": lambda: nn.Sequential(
+        *(nn.Unflatten(1, (1, 2, 4)), nn.Conv2d(1, 4, 2, bias=False), nn.BatchNorm2d(4)),
+        *(nn.ReLU(inplace=True), nn.Dropout2d(0.3), nn.Flatten(), nn.Linear(12, 3)),
     ),
     "embedding, layer norm": lambda: Words(nn.LayerNorm(6)),
     "attention": lambda: Words(nn.TransformerEncoderLayer(6, 2, 12, dropout=0.0, batch_first=True)),
@@ -285,15 +244,18 @@ SUITED: dict[str, Callable[[], nn.Module]] = {
 UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "counting": (Counting, "not_stateless"),
     "remembering": (Remembering, "not_stateless"),
-    "drawing": (Drawing, "not_drawn_by_torch"),
-    "noise": (Noisy, "not_vectorisable"),
-    "decisions": (Deciding, "not_blind"),
+    "drawing by Python": (
+        lambda: Linear(lambda x: x.tanh() if random.random() < 0.5 else x),
+        "not_drawn_by_torch",
+    ),
+    "noise": (lambda: Linear(lambda x: x + 0.1 * torch.randn_like(x)), "not_vectorisable"),
+    "decisions": (lambda: Linear(after=lambda y: y.tanh() if y.sum() > 0 else y), "not_blind"),
     "two dtypes": (Half, "not_one_dtype"),
     "gradient hook": (hooked, "not_hooked"),
     "mirrored weights": (Mirrored, "not_apart"),
-    "bf16 parameters": (lambda: Brief().bfloat16(), "not_real"),
+    "bf16 parameters": (lambda: Linear(Tensor.bfloat16).bfloat16(), "not_real"),
     "LSTM": (lambda: Words(nn.LSTM(6, 6, batch_first=True)), "not_vectorisable"),
-    "outputs by name": (Mapped, "not_one_output"),
+    "outputs by name": (mapped, "not_one_output"),
 }
 
 
@@ -302,9 +264,9 @@ def of_logits(outputs: Any, targets: Tensor) -> Tensor:
 
 
 def workload_of(make: Callable[[], nn.Module]) -> Workload:
-    if make is Mapped:
-        return Workload(name="some", model=make, data=tiny_data, loss=of_logits, metrics={})
-    return Workload(name="some", model=make, data=tiny_data, loss=F.cross_entropy)
+    by_name: Any = {"loss": of_logits, "metrics": {}}
+    own = by_name if make is mapped else {"loss": F.cross_entropy}
+    return Workload(name="some", model=make, data=tiny_data, **own)
 
 
 @pytest.mark.parametrize("name", SUITED)
