@@ -51,9 +51,8 @@ def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any
         k = len(cells)
         mean = {c: np.mean([v for pair, v in between.items() if c in pair], axis=0) for c in cells}
         total = k * np.mean([mean[c] for c in cells], axis=0)
-        of_cell = {
-            c: np.maximum(0, (2 * mean[c] - total / (k - 1)) * (k - 1) / (k - 2)) for c in cells
-        }
+        excess = {c: (2 * mean[c] - total / (k - 1)) * (k - 1) / (k - 2) for c in cells}
+        of_cell = {c: np.maximum(0, value) for c, value in excess.items()}
         scale = sum(w**2 for w in row.values())
         own = np.maximum(own, sum(w**2 / scale * of_cell[c] for c, w in row.items()))
     ratio = own / typical
@@ -102,14 +101,9 @@ def family(table: Table, rows: list[Row], resolution: float = 0.0) -> list[dict[
             return float(stats.t.ppf(stats.norm.cdf(score), freedom) * error)
 
         score = abs(stats.norm.ppf(stats.t.cdf(-abs(value) / error, freedom)))
-        found.append(
-            {
-                "value": float(value),
-                "n": n,
-                "std": float(error / math.sqrt(sum(w**2 for w in row.values()) / n)),
-                "widths": (reach(both - TOLERANCE), reach(both + TOLERANCE)),
-                "widths_90": (reach(one - TOLERANCE), reach(one + TOLERANCE)),
-                "p": float((drawn >= score).mean()),
-            }
-        )
+        made = {"value": float(value), "n": n, "p": float((drawn >= score).mean())}
+        made["std"] = float(error / math.sqrt(sum(w**2 for w in row.values()) / n))
+        made["widths"] = reach(both - TOLERANCE), reach(both + TOLERANCE)
+        made["widths_90"] = reach(one - TOLERANCE), reach(one + TOLERANCE)
+        found.append(made)
     return found

@@ -67,10 +67,13 @@ class _Known:
     n: int
     is_noise: bool
 
+    @property
+    def error(self) -> float:
+        return math.hypot(self.plain, math.sqrt(self.excess))
+
     def reach(self, score: float) -> float:
         """Half of an interval with this normal score at its ends."""
-        quantile = stats.t.ppf(stats.norm.cdf(score), self.freedom)
-        return float(quantile * math.hypot(self.plain, math.sqrt(self.excess)))
+        return float(stats.t.ppf(stats.norm.cdf(score), self.freedom) * self.error)
 
     def found_with(self, power: float, n: int) -> float:
         """The log ratio that n benches find so often: errors shrink with the root of n."""
@@ -88,16 +91,11 @@ def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Ex
         verdict = "different"
     elif margin is not None and abs(value) + narrow < math.log1p(margin):
         verdict = "equivalent"
-    error = math.hypot(known.plain, math.sqrt(known.excess))
-    score = stats.norm.isf(stats.t.sf(abs(value) / error, known.freedom))
+    score = stats.norm.isf(stats.t.sf(abs(value) / known.error, known.freedom))
     beyond = int((known.critical.largest >= score).sum())
-    numbers: Json = {
-        "ratio": math.exp(value),
-        "p": (beyond + 1) / (len(known.critical.largest) + 1),
-        "margin": margin,
-        "detectable": math.exp(known.found_with(0.8, known.n)),
-        "processes_needed": None,
-    }
+    p = (beyond + 1) / (len(known.critical.largest) + 1)
+    numbers: Json = {"ratio": math.exp(value), "p": p, "margin": margin, "processes_needed": None}
+    numbers["detectable"] = math.exp(known.found_with(0.8, known.n))
     if verdict == "cannot tell" and known.is_noise:
         counts = range(known.n + 1, 1001)
         enough = (m for m in counts if known.found_with(0.9, m) <= abs(value))
@@ -202,12 +200,9 @@ def parallel(run: RawRun, found: Finding) -> Expected:
     ratio, n = costs(run, mode)[pair].numbers["ratio"], costs(run, mode)[pair].n
     low, high = _intervals(run, mode)[pair]
     first, second = (int(cell.removeprefix("processes=")) for cell in pair)
-    numbers = {
-        "speedup": 1 / ratio,
-        "efficiency": first / (second * ratio),
-        "efficiency_low": first / (second * high),
-        "efficiency_high": first / (second * low),
-    }
+    each = first / second
+    numbers = {"speedup": 1 / ratio, "efficiency": each / ratio}
+    numbers |= {"efficiency_low": each / high, "efficiency_high": each / low}
     return Expected(numbers, n, (1 / high, 1 / low))
 
 
@@ -244,19 +239,12 @@ def scaling(run: RawRun, found: Finding) -> Expected:
         ends = (fixed_low / each_high, None)
     else:
         ends = (max(0.0, min(*ends, fixed / each)), max(*ends, fixed / each))
-    numbers = {
-        "fixed_ms": fixed,
-        "per_sample_us": 1e3 * each,
-        "per_sample_us_low": 1e3 * each_low,
-        "per_sample_us_high": 1e3 * each_high,
-        "enough": 4 * fixed / each if each else None,
-        "enough_low": 4 * ends[0],
-        "enough_high": None if ends[1] is None else 4 * ends[1],
-        "largest": max(times),
-        "worst_error": worst,
-        "allowed_error": errors.get(worst),
-        "fit": "does not fit" if is_beyond else verdict,
-    }
+    numbers: Json = {"fixed_ms": fixed, "per_sample_us": 1e3 * each, "largest": max(times)}
+    numbers |= {"per_sample_us_low": 1e3 * each_low, "per_sample_us_high": 1e3 * each_high}
+    numbers |= {"enough": 4 * fixed / each if each else None, "enough_low": 4 * ends[0]}
+    numbers |= {"enough_high": None if ends[1] is None else 4 * ends[1]}
+    numbers |= {"worst_error": worst, "allowed_error": errors.get(worst)}
+    numbers |= {"fit": "does not fit" if is_beyond else verdict}
     return Expected(numbers, len(times), (fixed_low, fixed_high))
 
 
@@ -298,11 +286,8 @@ def _sizes(run: RawRun, found: Finding) -> dict[str, int]:
 
 
 def _by_size(run: RawRun, found: Finding) -> dict[int, Json]:
-    mode = str(found.numbers["of_mode"])
-    return {
-        size: run.watched(cell, mode, "operators", "operators.json")
-        for cell, size in _sizes(run, found).items()
-    }
+    about = str(found.numbers["of_mode"]), "operators", "operators.json"
+    return {size: run.watched(cell, *about) for cell, size in _sizes(run, found).items()}
 
 
 def _shares(record: Json) -> dict[str, float]:
@@ -325,15 +310,9 @@ def top_operator(run: RawRun, found: Finding) -> Expected:
     small, large = _shares(records[min(records)]), _shares(records[max(records)])
     top, first = max(large, key=large.__getitem__), max(small, key=small.__getitem__)
     assert (top, found.levels) == (found.subject, (min(records), max(records)))
-    numbers = {
-        "of_mode": found.numbers["of_mode"],
-        "share_a": small.get(top, 0.0),
-        "share_b": large[top],
-        "first_a": first,
-        "first_share_a": small[first],
-        "share_of": "step",
-    }
-    return Expected(numbers, 1)
+    numbers = {"of_mode": found.numbers["of_mode"], "share_of": "step", "first_a": first}
+    shares = {"share_a": small.get(top, 0.0), "share_b": large[top], "first_share_a": small[first]}
+    return Expected(numbers | shares, 1)
 
 
 def operator_growth(run: RawRun, found: Finding) -> Expected:
@@ -347,14 +326,9 @@ def operator_growth(run: RawRun, found: Finding) -> Expected:
         calls[size] = sum(r["calls"] for r in rows) / record["num_steps"]
     a, b = found.levels
     assert calls[a] == calls[b]
-    numbers = {
-        "of_mode": found.numbers["of_mode"],
-        "time": averages[b] / averages[a],
-        "samples": b / a,  # type: ignore[operator]
-        "average_us_a": averages[a],
-        "average_us_b": averages[b],
-    }
-    return Expected(numbers, 1)
+    numbers = {"of_mode": found.numbers["of_mode"], "samples": b / a}  # type: ignore[operator]
+    numbers |= {"average_us_a": averages[a], "average_us_b": averages[b]}
+    return Expected(numbers | {"time": averages[b] / averages[a]}, 1)
 
 
 def optimizer_share(run: RawRun, found: Finding) -> Expected:
@@ -363,10 +337,8 @@ def optimizer_share(run: RawRun, found: Finding) -> Expected:
     shares = {}
     for cell, size in _sizes(run, found).items():
         records = run.processes(cell, mode)
-        marked = {
-            name: np.median([np.mean(r["phases_ms"][name]) for r in records])
-            for name in records[0]["phases_ms"]
-        }
+        names = records[0]["phases_ms"]
+        marked = {n: np.median([np.mean(r["phases_ms"][n]) for r in records]) for n in names}
         shares[size] = marked["optimizer"] / sum(marked.values())
     numbers = {"share_a": shares[min(shares)], "share_b": shares[max(shares)]}
     return Expected(numbers, min(len(run.processes(cell, mode)) for cell in found.cells))
@@ -392,19 +364,10 @@ def unstable(run: RawRun, found: Finding) -> Expected:
             widths.append(math.sqrt(high / low) - 1)
     worst = max(off, default=(None, None, None))
     wide = [width for width in widths if width > 0.05]
-    numbers = {
-        "num_unstable": len(off),
-        "num_measured": num_measured,
-        "worst": worst[0],
-        "num_wide": len(wide),
-        "num_ratios": len(widths),
-        "worst_ratio": max(widths),
-        "limit": 0.1,
-        "ratio_limit": 0.05,
-        "reason": worst[1],
-        "reason_value": worst[2],
-    }
-    return Expected(numbers, len(off) + len(wide))
+    numbers = {"num_unstable": len(off), "num_measured": num_measured, "limit": 0.1}
+    numbers |= {"num_wide": len(wide), "num_ratios": len(widths), "ratio_limit": 0.05}
+    numbers |= dict(zip(("worst", "reason", "reason_value"), worst, strict=True))
+    return Expected(numbers | {"worst_ratio": max(widths)}, len(off) + len(wide))
 
 
 def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:
@@ -421,14 +384,10 @@ def slow_trial(run: RawRun, found: Finding) -> Expected:
         for number, trial in run.learned(cell).items()
         if (lines := [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"])
     }
-    load = run.learned(cell)[seed]["load"] or {"others_cores": None, "stolen_cores": None}
-    numbers = {
-        "seed": seed,
-        "epoch_s": times[seed],
-        "faster_s": statistics.median(sorted(times.values())[: (len(times) + 1) // 2]),
-        "others_cores": load["others_cores"],
-        "stolen_cores": load["stolen_cores"],
-    }
+    load = run.learned(cell)[seed]["load"] or {}
+    numbers = {"seed": seed, "epoch_s": times[seed]}
+    numbers["faster_s"] = statistics.median(sorted(times.values())[: (len(times) + 1) // 2])
+    numbers |= {name: load.get(name) for name in ("others_cores", "stolen_cores")}
     return Expected(numbers, len(times))
 
 
@@ -436,11 +395,8 @@ def uncompared(run: RawRun, found: Finding) -> Expected:
     """How many processes timed a cell, once or twice, and how many of them failed."""
     (cell,), mode = found.cells, found.subject.partition("/")[0]
     assert not run.processes(cell, mode)
-    timed = [
-        t
-        for t in run.trials
-        if t["id"].startswith(f"cost-{mode}-{cell}-") and t["watch"] == "steps"
-    ]
+    mine = [t for t in run.trials if t["id"].startswith(f"cost-{mode}-{cell}-")]
+    timed = [t for t in mine if t["watch"] == "steps"]
     num_failed = len([t for t in timed if t["error"]])
     return Expected({"num_timed": len(timed), "num_failed": num_failed}, 0)
 
@@ -459,13 +415,9 @@ def undecided(run: RawRun, found: Finding) -> Expected:
     open_learn = [one for one in learn if one.verdict == "cannot tell"]
     num_open = sum(one.verdict == "cannot tell" for one in tested)
     needed = [n for one in open_learn if isinstance(n := one.numbers["seeds_needed"], Within)]
-    numbers = {
-        "num_open": num_open,
-        "num_tested": len(tested),
-        **_causes(learn, others),
-        "most_seeds": max((one.n for one in open_learn), default=None),
-        "seeds_needed": min(needed, key=lambda one: one.low, default=None),
-    }
+    numbers = {"num_open": num_open, "num_tested": len(tested), **_causes(learn, others)}
+    numbers["most_seeds"] = max((one.n for one in open_learn), default=None)
+    numbers["seeds_needed"] = min(needed, key=lambda one: one.low, default=None)
     return Expected(numbers, num_open, verdict="cannot tell")
 
 

@@ -76,20 +76,12 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
             error = made["std"] * math.sqrt(2)
             least = ((2.0 + 0.84) * error / abs(value)) ** 2
             numbers["seeds_needed"] = Within(2, 2.5 * least + 2) if least < 9000 else None
-    numbers |= {
-        "confidence": confidence,
-        "family": num_compared,
-        "margin": margin,
-        "is_withheld": withheld,
-        "num_failed": sum(
-            t["kind"] == "learn" and t["cell"] in pair and t["state"] not in ("done", "diverged")
-            for t in run.trials
-        ),
-        "num_dropped": len(first.keys() ^ second.keys()),
-        "num_diverged": len(shared) - len(seeds),
-        "diverged_a": failed[0],
-        "diverged_b": failed[1],
-    }
+    mine = [t for t in run.trials if t["kind"] == "learn" and t["cell"] in pair]
+    numbers["num_failed"] = sum(t["state"] not in ("done", "diverged") for t in mine)
+    numbers |= {"confidence": confidence, "margin": margin, "is_withheld": withheld}
+    numbers |= {"num_dropped": len(first.keys() ^ second.keys()), "family": num_compared}
+    numbers |= {"diverged_a": failed[0], "diverged_b": failed[1]}
+    numbers["num_diverged"] = len(shared) - len(seeds)
     return Expected(numbers, len(seeds), interval, verdict)
 
 
@@ -180,14 +172,9 @@ def trend(run: RawRun, found: Finding) -> Expected:
     ] or [row]
     made = family(table, rows, _resolution(run, found.subject))[rows.index(row)]
     slope = np.polyfit(x, [np.mean(list(table[cell].values())) for cell in cells], 1)[0]
-    numbers = {
-        "slope": slope,
-        "is_per_doubling": doubles,
-        "lowest": min(levels),
-        "highest": max(levels),
-        "num_levels": len(levels),
-        "fit_p": _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells])),
-    }
+    numbers = {"slope": slope, "is_per_doubling": doubles, "num_levels": len(levels)}
+    numbers |= {"lowest": min(levels), "highest": max(levels)}
+    numbers["fit_p"] = _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells]))
     return _decided(made, numbers)
 
 
@@ -236,12 +223,10 @@ def _same(cell: str, other: str, factor: str) -> bool:
 
 
 def _level(run: RawRun, cell: str, factor: str) -> float:
-    own = next(one for one in run.study["cells"] if one["id"] == cell)
-    name = factor.removeprefix("model.")
-    settings = own["settings"]
-    if name == "batch_size":
-        return float(next(t["resolved"][name] for t in run.trials if t["cell"] == cell))
-    return float(own["levels"].get(factor, settings["model"].get(name, settings.get(name))))
+    """As it ran: a batch may be larger than the data."""
+    if factor == "batch_size":
+        return float(next(t["resolved"][factor] for t in run.trials if t["cell"] == cell))
+    return float(next(one["levels"][factor] for one in run.study["cells"] if one["id"] == cell))
 
 
 def interaction(run: RawRun, found: Finding) -> Expected:
@@ -274,9 +259,8 @@ def sampling(run: RawRun, found: Finding) -> Expected:
     value = float(max(means))
     share = (value * size + 2) / (size + 4)
     half = 1.96 * math.sqrt(2 * share * (1 - share) / size)
-    numbers = {"num_samples": size, "value": value}
     halves = {"half_width": half, "half_width_difference": half * math.sqrt(2)}
-    return Expected(numbers | halves, size)
+    return Expected(halves | {"num_samples": size, "value": value}, size)
 
 
 def confused_classes(run: RawRun, found: Finding) -> Expected:
@@ -297,19 +281,11 @@ def confused_classes(run: RawRun, found: Finding) -> Expected:
     assert (both == both.max()).sum() == 1, "which pair comes first would be chance"
     if wrong[first, second] < wrong[second, first]:
         first, second = second, first
-    numbers = {
-        "first": str(first),
-        "second": str(second),
-        "num_taken": wrong[first, second],
-        "num_first": whole[first].sum(),
-        "num_other_way": wrong[second, first],
-        "num_second": whole[second].sum(),
-        "num_wrong": wrong.sum(),
-        "share": both.max() / wrong.sum(),
-        "num_tested": whole.sum(),
-        "num_samples": records[0]["num_samples"],
-        "num_settings": len(run.cells),
-    }
+    numbers = {"first": str(first), "second": str(second), "num_settings": len(run.cells)}
+    numbers |= {"num_taken": wrong[first, second], "num_other_way": wrong[second, first]}
+    numbers |= {"num_first": whole[first].sum(), "num_second": whole[second].sum()}
+    numbers |= {"num_wrong": wrong.sum(), "share": both.max() / wrong.sum()}
+    numbers |= {"num_tested": whole.sum(), "num_samples": records[0]["num_samples"]}
     return Expected(numbers, len(records))
 
 
@@ -330,10 +306,8 @@ def seed_spread(run: RawRun, found: Finding) -> Expected:
         numbers |= {"ratio": own**2 / whole**2, "ratio_low": low, "ratio_high": high}
     if own < 1e-12:
         return Expected(numbers | {"std": 0.0}, n)
-    ends = tuple(
-        own * math.sqrt((n - 1) / stats.chi2.ppf(level, n - 1)) for level in (0.975, 0.025)
-    )
-    return Expected(numbers, n, ends)
+    low, high = own * np.sqrt((n - 1) / stats.chi2.ppf([0.975, 0.025], n - 1))
+    return Expected(numbers, n, (low, high))
 
 
 def diverged(run: RawRun, found: Finding) -> Expected:
@@ -396,15 +370,9 @@ def _time_difference(a: list[float], b: list[float], target: float, num_tested: 
     def away(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
         return np.abs(x.sum(axis=axis) - middle)
 
-    exact = stats.permutation_test(
-        (ranks[: len(a)], ranks[len(a) :]),
-        away,
-        alternative="greater",
-        n_resamples=2000,
-        rng=np.random.default_rng(1),
-        vectorized=True,
-    )
-    p = exact.pvalue * num_tested
+    sides = ranks[: len(a)], ranks[len(a) :]
+    asked = {"alternative": "greater", "n_resamples": 2000, "rng": np.random.default_rng(1)}
+    p = stats.permutation_test(sides, away, vectorized=True, **asked).pvalue * num_tested
     # Or chance decides, in a test that is about all but that.
     assert not 0.6 * p - 0.01 < LEVEL < 1.4 * p + 0.01, p
     numbers = {"target": target, "epoch_a": _median(a), "epoch_b": _median(b)}

@@ -40,9 +40,8 @@ BY_ANOTHER_NAME: dict[str, Callable[[RawRun, Finding], Expected]] = {
 
 def rederived(run: RawRun, found: Finding) -> Expected:
     """Of all kinds but those of scripts: `tests/analysis/test_script_findings.py` has their numbers."""
-    modules = (module for module in (learning, cost, probes) if hasattr(module, found.kind))
-    function = BY_ANOTHER_NAME.get(found.kind) or getattr(next(modules), found.kind)
-    expected: Expected = function(run, found)
+    functions = vars(probes) | vars(cost) | vars(learning) | BY_ANOTHER_NAME
+    expected: Expected = functions[found.kind](run, found)
     return expected
 
 
