@@ -1,6 +1,5 @@
 """Small models, each with something that makes layers hard to tell apart. All take 8 numbers."""
 
-import time
 from typing import Any
 
 import torch
@@ -252,38 +251,6 @@ class Square(torch.autograd.Function):
         return 2 * inputs * gradient
 
 
-class Busy(torch.autograd.Function):
-    """Does nothing, for a given time, forward and backward."""
-
-    @staticmethod
-    def forward(ctx: Any, inputs: Tensor, forward_s: float, backward_s: float) -> Tensor:
-        ctx.backward_s = backward_s
-        wait(forward_s)
-        return inputs.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        wait(ctx.backward_s)
-        return gradient, None, None
-
-
-apply_busy = Busy.apply
-
-
-class Waiting(nn.Module):
-    """One of three equal layers is slow: forward in one, backward in another."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        hidden = apply_busy(self.first(inputs), 0.0, 0.0)
-        hidden = apply_busy(hidden, 0.004, 0.0)
-        hidden = Busy.apply(hidden, 0.0, 0.004)
-        return self.last(hidden)
-
-
 class Raising(nn.Module):
     """Fails in the middle of a layer, at the given call."""
 
@@ -306,13 +273,6 @@ class Failing(nn.LogSoftmax):
         if self.fails:
             raise ArithmeticError("planted")
         return inputs.log_softmax(1)
-
-
-def wait(seconds: float) -> None:
-    """Keeps the processor busy: a sleep may take longer than asked."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
 
 
 def nested() -> nn.Module:
