@@ -15,18 +15,9 @@ STEP_MS = {"base": 10.0, "change=same_batch": 2.0, "change=threads=2": 12.0}
 
 def record_of(*limits: LimitRow) -> DiagnosisRecord:
     """What was found of a script that waits for its data most of the time."""
-    return DiagnosisRecord(
-        script="train.py",
-        device="cpu",
-        num_updates=200,
-        update_ms=10.0,
-        parts_ms={"data": 6.2, "forward": 1.8, "backward": 2.0},
-        cores=2,
-        threads=2,
-        batch_size=64,
-        min_gain=0.1,
-        limits=list(limits),
-    )
+    where = {"script": "train.py", "device": "cpu", "cores": 2, "threads": 2, "batch_size": 64}
+    times = {"update_ms": 10.0, "parts_ms": {"data": 6.2, "forward": 1.8, "backward": 2.0}}
+    return DiagnosisRecord(num_updates=200, min_gain=0.1, limits=list(limits), **where, **times)
 
 
 def watched_only(path: Path) -> Run:

@@ -60,23 +60,12 @@ def confusion(
     for true, said in pairs[:12]:
         sure = chance.uniform(0.5, 1)
         picture = Picture.of(side, side, chance.randbytes(side * side)) if side else None
-        mistakes.append(
-            Mistake(
-                index=chance.randrange(num_samples),
-                true=true,
-                said=said,
-                said_probability=sure,
-                true_probability=chance.uniform(0, 1 - sure),
-                picture=picture,
-            )
-        )
+        which = {"index": chance.randrange(num_samples), "true": true, "said": said}
+        odds = {"said_probability": sure, "true_probability": chance.uniform(0, 1 - sure)}
+        mistakes.append(Mistake(**which, **odds, picture=picture))
     mistakes.sort(key=lambda one: -one.said_probability)
-    return ConfusionRecord(
-        num_samples=num_samples,
-        counts=tuple(map(tuple, counts)),
-        classes=tuple(classes),
-        worst=tuple(mistakes),
-    )
+    table = {"num_samples": num_samples, "counts": tuple(map(tuple, counts))}
+    return ConfusionRecord(**table, classes=tuple(classes), worst=tuple(mistakes))
 
 
 FINAL = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy": 0.9}
@@ -129,16 +118,10 @@ class Fabricated:
         folder, groups = RunFolder(path), plan(study)
         folder.trials_folder.mkdir(parents=True)
         environment = folder.write_environment(self.environment)
-        folder.write_study(
-            StudyRecord(
-                name=study.name,
-                created="2026-01-01T00:00:00+00:00",
-                trainlab="0.1.0",
-                command="trainlab run",
-                study=study.model_dump(mode="json"),
-                groups=tuple(GroupRecord(trials=one.ids, is_alone=one.is_alone) for one in groups),
-            )
-        )
+        rows = tuple(GroupRecord(trials=one.ids, is_alone=one.is_alone) for one in groups)
+        made = {"created": "2026-01-01T00:00:00+00:00", "trainlab": "0.1.0"}
+        asked = {"command": "trainlab run", "study": study.model_dump(mode="json")}
+        folder.write_study(StudyRecord(name=study.name, groups=rows, **made, **asked))
         for trial in trials_of(groups):
             self._write_trial(folder.trial(trial.id), trial, environment)
         return folder
@@ -205,16 +188,9 @@ class Fabricated:
         home.layers.write(cost.LayersRecord(**of_step, **calls, **times))
         peak = self.peak_bytes(trial)
         parts = ("parameter", "buffer", "gradient", "optimizer", "input", "activation", "data")
-        memory = {
-            **{f"{part}_bytes": 0 for part in parts},
-            "source": "profiler",
-            "peak_bytes": peak,
-            "other_bytes": peak,
-            "at_peak": {},
-            "peak_phase": "backward",
-            "process_peak_bytes": None,
-        }
-        home.memory.write(cost.MemoryRecord(**of_step, **memory))
+        memory = {**{f"{part}_bytes": 0 for part in parts}, "peak_bytes": peak, "other_bytes": peak}
+        memory |= {"source": "profiler", "at_peak": {}, "peak_phase": "backward"}
+        home.memory.write(cost.MemoryRecord(**of_step, **memory, process_peak_bytes=None))
         facts = {"device_name": "cpu", "threads": 1, "torch": "2.9.0", "measured": "2026-01-01"}
         best = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": 1e9}
         home.limits.write(cost.LimitsRecord(**facts, **best))
@@ -244,33 +220,17 @@ def usual(trial: Trial) -> dict[str, Any]:
 
 def operator(name: str, self_us: float, calls: int = 1) -> OperatorRow:
     """A row of the profiler over one step of 1,000 µs."""
-    return OperatorRow(
-        name=name,
-        kind="operator",
-        phase="forward",
-        calls=calls,
-        self_cpu_us=self_us,
-        total_cpu_us=self_us,
-        self_device_us=0.0,
-        total_device_us=0.0,
-        self_cpu_bytes=0,
-        self_device_bytes=0,
-    )
+    of_cpu = {"self_cpu_us": self_us, "total_cpu_us": self_us, "self_cpu_bytes": 0}
+    of_device = dict.fromkeys(("self_device_us", "total_device_us", "self_device_bytes"), 0)
+    facts: dict[str, Any] = {"kind": "operator", "phase": "forward", "calls": calls}
+    return OperatorRow(name=name, **facts, **of_cpu, **of_device)
 
 
 def made_turns(num_turns: int, num_bare: int = 1, num_marked: int = 0) -> list[TurnRecord]:
     """Quiet turns, one in each round."""
-    return [
-        TurnRecord(
-            round=number,
-            lead_ms=[9.0],
-            num_bare=num_bare,
-            num_marked=num_marked,
-            others_cores=0.0,
-            stolen_cores=0.0,
-        )
-        for number in range(1, num_turns + 1)
-    ]
+    quiet = {"others_cores": 0.0, "stolen_cores": 0.0}
+    usual: dict[str, Any] = {"lead_ms": [9.0], "num_bare": num_bare, "num_marked": num_marked}
+    return [TurnRecord(round=number, **usual, **quiet) for number in range(1, num_turns + 1)]
 
 
 def made_cost(
@@ -279,22 +239,11 @@ def made_cost(
     """Five bare steps, each a turn of its own in a bench, and one marked step."""
     turns = made_turns(5) if bench else []
     turns[:1] = [turn.model_copy(update={"num_marked": 1}) for turn in turns[:1]]
-    return CostRecord(
-        bench=bench,
-        turns=turns,
-        mode=mode,
-        batch_size=size,
-        num_samples=960,
-        steps_per_epoch=960 // size,
-        warmup_ms=[step_ms * 3],
-        cold=[],
-        settled=[],
-        round_steps=5,
-        step_ms=[step_ms] * 5,
-        phases_ms={name: [value * step_ms] for name, value in phases.items()},
-        stopped="tight",
-        load=QUIET,
-    )
+    phases_ms = {name: [value * step_ms] for name, value in phases.items()}
+    times = {"step_ms": [step_ms] * 5, "phases_ms": phases_ms, "warmup_ms": [step_ms * 3]}
+    first = {"cold": [], "settled": [], "round_steps": 5, "stopped": "tight", "load": QUIET}
+    of_step = {"mode": mode, "batch_size": size, "num_samples": 960, "steps_per_epoch": 960 // size}
+    return CostRecord(bench=bench, turns=turns, **of_step, **times, **first)
 
 
 def probe_line(
@@ -302,21 +251,10 @@ def probe_line(
 ) -> ProbeRecord:
     """Of a period of ten steps, counted from 1; a value that is `None` is not finite."""
     spec = probe_of(probe)
-    usual: dict[str, Any] = {
-        "probe": str(spec),
-        "layer": layer,
-        "quantity": spec.quantity,
-        "reducer": spec.reducer,
-        "every": str(spec.every),
-        "epoch": 1,
-        "step": 10 * period,
-        "num_steps": 10,
-        "fired": 10,
-        "count": 20,
-        "value": value,
-        "not_finite": "nan" if value is None else None,
-    }
-    return ProbeRecord(**{**usual, **told})
+    of_probe = {"quantity": spec.quantity, "reducer": spec.reducer, "every": str(spec.every)}
+    counts = {"epoch": 1, "step": 10 * period, "num_steps": 10, "fired": 10, "count": 20}
+    found = {"value": value, "not_finite": "nan" if value is None else None}
+    return ProbeRecord(probe=str(spec), layer=layer, **{**of_probe, **counts, **found, **told})
 
 
 def write_probes(home: TrialFolder, lines: Sequence[ProbeRecord]) -> None:
@@ -325,18 +263,13 @@ def write_probes(home: TrialFolder, lines: Sequence[ProbeRecord]) -> None:
     places = {key: n for n, key in enumerate(dict.fromkeys((o.probe, o.layer) for o in lines))}
     written = sorted(lines, key=lambda one: -places[one.probe, one.layer])
     home.probes_file.write_text("".join(json.dumps(one.line()) + "\n" for one in written))
-    rows = [
-        FiredRecord(
-            probe=probe,
-            layer=layer,
-            type="ReLU" if layer == "relu" else "Linear",
-            kind="parameter" if "." in layer else "module",
-            place=place,
-            fired=100,
-            first_step=1,
-            last_step=400,
-            shapes=[[3, 4]],
+    rows = []
+    for (probe, layer), place in places.items():
+        type_, kind = (
+            "ReLU" if layer == "relu" else "Linear",
+            "parameter" if "." in layer else "module",
         )
-        for (probe, layer), place in places.items()
-    ]
+        of_layer = {"probe": probe, "layer": layer, "type": type_, "kind": kind, "place": place}
+        counts = {"fired": 100, "first_step": 1, "last_step": 400, "shapes": [[3, 4]]}
+        rows.append(FiredRecord(**of_layer, **counts))
     home.probes.write(ProbesRecord(rows=rows))

@@ -47,9 +47,7 @@ def steps_ms(by_batch: Callable[[int], float]) -> dict[str, Any]:
 BY_BATCH = made_study(vary={"batch_size": (1, 16, 64)}, seeds=5, margins={"test/accuracy": 0.01})
 
 
-def test_the_best_setting_is_named_with_its_value_in_short_sentences_without_symbols(
-    tmp_path: Path,
-) -> None:
+def test_the_best_setting_is_named_in_short_sentences_without_symbols(tmp_path: Path) -> None:
     found = answered(tmp_path, BY_BATCH, **accuracies(l1=0.80, l16=0.95, l64=0.90))
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
     assert not found.open_points
@@ -108,9 +106,7 @@ def test_what_seeds_cannot_tell_is_open_with_the_command_that_would(tmp_path: Pa
     assert point.command.startswith("trainlab run --seeds ")
 
 
-def test_a_faster_setting_is_named_with_how_many_times_and_images_are_called_so(
-    tmp_path: Path,
-) -> None:
+def test_a_faster_setting_is_named_with_its_factor_per_sample_or_image(tmp_path: Path) -> None:
     cost = CostSpec(mode="both", processes=4)
     study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=cost)
     times = steps_ms(lambda size: 1.0 if size == 1 else 10.0)
@@ -122,11 +118,8 @@ def test_a_faster_setting_is_named_with_how_many_times_and_images_are_called_so(
 
 
 def test_what_a_gpu_gains_comes_first_and_at_every_batch(tmp_path: Path) -> None:
-    study = made_study(
-        vary={"device": ("cpu", "cuda:0"), "batch_size": (1, 64)},
-        learn=False,
-        cost=CostSpec(processes=4),
-    )
+    vary = {"device": ("cpu", "cuda:0"), "batch_size": (1, 64)}
+    study = made_study(vary=vary, learn=False, cost=CostSpec(processes=4))
     times = {("cpu", 1): 1.0, ("cpu", 64): 40.0, ("cuda:0", 1): 2.0, ("cuda:0", 64): 4.0}
 
     def step_ms(trial: Trial, process: int) -> float:
@@ -173,17 +166,13 @@ def test_diverging_settings_are_named(tmp_path: Path) -> None:
     assert "With learning rate 10, training diverged in 3 of 3 runs." in texts(found)
 
 
-def test_an_unfinished_study_answers_from_what_it_has_and_says_how_to_finish(
-    tmp_path: Path,
-) -> None:
+def test_an_unfinished_study_answers_from_what_it_has(tmp_path: Path) -> None:
     """The rest is expected to take as long as what has ended by itself."""
     state = {"state": lambda t: "pending" if t.seed == 5 else "done"}
     folder = evidence(tmp_path, BY_BATCH, **accuracies(l1=0.8, l16=0.95, l64=0.9), **state).folder
     for number, trial in enumerate(t for t in folder.trials() if t.state == "done"):
-        times = {
-            "started": f"2026-01-01T00:{number:02}:00",
-            "ended": f"2026-01-01T00:{number:02}:20",
-        }
+        minute = f"2026-01-01T00:{number:02}"
+        times = {"started": f"{minute}:00", "ended": f"{minute}:20"}
         folder.trial(trial.id).write(trial.model_copy(update=times))
     found = answer_of(folder)
     assert "Batch 16 gives the best test accuracy: 95.1%." in texts(found)
@@ -233,12 +222,9 @@ def test_the_time_of_trials_that_ran_together_counts_once() -> None:
     assert busy_s([]) == 0
 
 
-def test_levels_that_are_the_same_at_one_level_of_another_factor_alone_are_not_called_the_same(
-    tmp_path: Path,
-) -> None:
-    study = made_study(
-        vary={"batch_size": (1, 16), "lr": (0.1, 0.01)}, seeds=6, margins={"test/accuracy": 0.02}
-    )
+def test_levels_that_are_the_same_at_one_other_level_are_not_called_same(tmp_path: Path) -> None:
+    vary = {"batch_size": (1, 16), "lr": (0.1, 0.01)}
+    study = made_study(vary=vary, seeds=6, margins={"test/accuracy": 0.02})
 
     def level(trial: Trial) -> float:
         lower = 0.3 if (trial.settings.batch_size, trial.settings.lr) == (16, 0.01) else 0.0
@@ -318,16 +304,8 @@ def test_what_processes_gain_is_said_as_far_as_it_is_shown() -> None:
         (0.5, 0.571, 0.6, "2 processes train more slowly than 1: a step takes 1.8 times as long."),
         (0.9, 1.02, 1.1, "Whether 2 processes train faster or more slowly than 1 is not shown."),
     ):
-        gain = PARALLEL(
-            subject="train/step_ms",
-            factor="processes",
-            levels=(1, 2),
-            cells=("processes=1", "processes=2"),
-            speedup=speedup,
-            efficiency=speedup / 2,
-            efficiency_low=low / 2,
-            efficiency_high=high / 2,
-            n=5,
-            interval=Interval(low, high),
-        )
+        who = {"factor": "processes", "levels": (1, 2), "cells": ("processes=1", "processes=2")}
+        ends = {"efficiency_low": low / 2, "efficiency_high": high / 2}
+        found = {"speedup": speedup, "efficiency": speedup / 2, "interval": Interval(low, high)}
+        gain = PARALLEL(subject="train/step_ms", n=5, **who, **found, **ends)
         assert gain.fill(EN, gain.of_kind.brief(gain) or "") == said

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.analysis.evidence import gather, pooling_problems, run_confounds, trial_confounds
+from trainlab.analysis.evidence import gather, trial_confounds
 from trainlab.plan import plan
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec
@@ -56,17 +56,6 @@ def test_what_a_setting_became_counts_and_other_settings_and_data_are_named_once
         "data.is_subset: False against True",
         "data.num_train: 960 against 96",
     ]
-
-
-def test_another_torch_is_named_between_runs() -> None:
-    """What forbids pooling is told in test_side_by_side."""
-    packages = {**ENVIRONMENT.packages, "torch": "2.10.0"}
-    other = ENVIRONMENT.model_copy(update={"packages": packages, "git_dirty": True})
-    assert [str(one) for one in run_confounds(ENVIRONMENT, other)] == [
-        "packages.torch: 2.9.0+cpu against 2.10.0",
-        "git_dirty: False against True",
-    ]
-    assert pooling_problems(ENVIRONMENT, Fabricated().environment) == ()
 
 
 def test_cost_that_another_machine_measured_is_left_out_and_named(tmp_path: Path) -> None:

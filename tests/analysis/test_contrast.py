@@ -5,7 +5,6 @@ from typing import Any
 from fabricate import made_study
 from trainlab.analysis.evidence import level_of
 from trainlab.analysis.metrics import Contrast, against_references, contrasts
-from trainlab.spec import Cell
 
 
 def pairs(**question: Any) -> list[tuple[str, str, str]]:
@@ -72,10 +71,3 @@ def test_the_level_of_a_factor_is_known_also_where_a_cell_does_not_change_it() -
     assert level_of(base, "batch_size") == 64
     assert level_of(base, "model.hidden") == 3
     assert level_of(base, "optimizer_options.rho") is None
-
-
-def test_a_cell_of_an_older_run_that_is_the_base_by_another_name_is_not_compared() -> None:
-    base, other = made_study(design="one-at-a-time", vary={"lr": (0.01,)}).cells
-    settings = base.settings.model_copy(update={"lr": base.settings.start_lr})
-    twin = Cell(id="lr=0.001", levels={"lr": 0.001}, settings=settings)
-    assert [pair.ids for pair in contrasts([base, twin, other])] == [("base", "lr=0.01")]

@@ -101,11 +101,9 @@ def test_a_trial_that_did_not_end_well_never_counts_as_a_value(tmp_path: Path) -
 
 def test_a_failed_seed_is_not_counted_as_diverged(tmp_path: Path) -> None:
     states = {1: "failed", 2: "diverged", 3: "interrupted"}
-    found = evidence(
-        tmp_path,
-        made_study(vary={"lr": (0.1, 0.01)}, seeds=5),
-        state=lambda t: states.get(t.seed, "done") if t.cell == "lr=0.01" else "done",
-    )
+    study = made_study(vary={"lr": (0.1, 0.01)}, seeds=5)
+    state = {"state": lambda t: states.get(t.seed, "done") if t.cell == "lr=0.01" else "done"}
+    found = evidence(tmp_path, study, **state)
     effect = of_kind("effect", found)[0]
     counts = [effect.numbers[name] for name in ("num_diverged", "num_dropped")]
     assert (effect.n, counts) == (2, [1, 2])
@@ -151,6 +149,10 @@ def test_a_slowdown_of_5_per_cent_is_found_when_the_noise_allows(tmp_path: Path)
     assert cost.verdict == "different"
     assert cost.numbers["ratio"] == pytest.approx(1.05, abs=0.003)
     assert cost.numbers["epoch_s_a"] == pytest.approx(0.015, rel=0.01)
+    # The same of trained weights alone.
+    trained = {"learn": True, "cost": CostSpec(processes=3, weights="trained")}
+    (cost,) = of_kind("cost", costs(tmp_path / "t", slower(0.05, 0.002, 0.0), trained))
+    assert cost.verdict == "different"
 
 
 def test_it_cannot_be_told_when_a_cell_twice_or_processes_differ_as_much(tmp_path: Path) -> None:
@@ -164,17 +166,13 @@ def test_it_cannot_be_told_when_a_cell_twice_or_processes_differ_as_much(tmp_pat
     (cost,) = of_kind("cost", costs(tmp_path / "c", slower(0.05, 0.002, 1.23)))
     assert "80" not in cost.sentence(EN)
     assert "2.23" in cost.sentence(EN)
-
-
-def test_without_an_a_a_pair_nothing_is_called_different(tmp_path: Path) -> None:
+    # Without an A/A pair nothing is called different.
     state = {"state": lambda t: "failed" if t.again else "done"}
-    (cost,) = of_kind("cost", costs(tmp_path, slower(0.5, 0.002, 0.0), **state))
+    (cost,) = of_kind("cost", costs(tmp_path / "d", slower(0.5, 0.002, 0.0), **state))
     assert (cost.verdict, cost.numbers["noise"]) == ("cannot tell", None)
 
 
-def test_a_failed_process_is_left_out_and_other_threads_are_named_beside_time_and_memory(
-    tmp_path: Path,
-) -> None:
+def test_a_failed_process_is_left_out_and_other_threads_are_named(tmp_path: Path) -> None:
     found = costs(
         tmp_path,
         slower(0.0, 0.002, 0.0),
@@ -185,12 +183,6 @@ def test_a_failed_process_is_left_out_and_other_threads_are_named_beside_time_an
     assert cost.n == 2
     for one in (cost, memory):
         assert [str(x) for x in one.confounds] == ["threads: 1 against 2"]
-
-
-def test_a_study_of_trained_weights_alone_has_its_findings_too(tmp_path: Path) -> None:
-    trained = {"learn": True, "cost": CostSpec(processes=3, weights="trained")}
-    (cost,) = of_kind("cost", costs(tmp_path, slower(0.05, 0.002, 0.0), trained))
-    assert cost.verdict == "different"
 
 
 def test_a_margin_of_a_cost_lets_it_be_called_equivalent(tmp_path: Path) -> None:

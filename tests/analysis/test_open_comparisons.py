@@ -6,6 +6,7 @@ from typing import Any
 
 from analysed import EN, ends, evidence, of_kind
 
+from command import Verb
 from fabricate import made_study
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.factors import open_comparisons
@@ -72,44 +73,15 @@ def test_a_setting_that_never_trains_gets_no_more_seeds(tmp_path: Path) -> None:
             assert open_comparisons(evidence(path, study, final=noisy, **state)) == counts
 
 
-EXPLODES = """
-import torch, torch.nn.functional as F
-from torch import nn
-from trainlab import Dataset, Split, Workload
-
-def data(choice):
-    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    return Dataset("toy", Split(x[:40], x[:40, :1]), Split(x[40:], x[40:, :1]))
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 1)
-    def forward(self, x):
-        return self.layer(x)
-
-explodes = Workload(name="explodes", model=Model, data=data, loss=F.mse_loss, metrics={},
-                    defaults={"epochs": 2, "batch_size": 10, "optimizer": "sgd", "lr": 0.01})
-"""
+def test_a_study_stops_where_seeds_cannot_decide(trainlab: Verb, tiny_file: Path) -> None:
+    words = ["run", f"{tiny_file}:tiny", "--optimizer", "sgd", "--lr", "0.01,1e30", "--seeds", "3"]
+    words += ["--until-decided", "--max-seeds", "6", "--device", "cpu", "--no-report"]
+    shown = trainlab(*words, "--out", "r").stderr
+    assert len(list((tiny_file.parent / "r" / "trials").iterdir())) == 6
+    assert "1 comparison stays open, and more seeds would not decide it" in shown
 
 
-def test_a_study_stops_where_seeds_cannot_decide_and_says_why(
-    trainlab: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "work.py").write_text(EXPLODES)
-    told = trainlab(
-        *("run", "work.py:explodes", "--lr", "0.01,1e30", "--seeds", "3", "--until-decided"),
-        *("--max-seeds", "6", "--device", "cpu", "--no-report", "--out", "r"),
-    )
-    assert len(list((tmp_path / "r" / "trials").iterdir())) == 6
-    assert (
-        "1 comparison stays open, and more seeds would not decide it" in told.stdout + told.stderr
-    )
-
-
-def test_divergence_that_withholds_equivalence_is_named_and_no_seeds_are_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_divergence_that_withholds_equivalence_is_named(tmp_path: Path) -> None:
     run = run_of(tmp_path, "diverged", after=4, margins={"test/loss": 0.5})
     effect = effect_on("lr=0.3", run)
     assert (effect.verdict, effect.open_because) == ("cannot tell", "rates")

@@ -108,9 +108,7 @@ def test_growth_is_that_of_work_on_samples_and_of_all_shapes_together(found: Fin
     assert (grown.average_us_a, grown.average_us_b) == (10.0, 160.0)
 
 
-def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_called(
-    found: Find,
-) -> None:
+def test_growth_is_of_what_the_model_called_where_inner_calls_differ(found: Find) -> None:
     """At batch 1 the first of two convolutions runs as another operator, as oneDNN has it."""
 
     def rows(size: int) -> list[OperatorRow]:
@@ -129,9 +127,7 @@ def test_an_operator_called_more_often_at_one_size_gives_way_to_what_the_model_c
     assert "operator_growth" not in by_kind
 
 
-def test_on_a_gpu_shares_are_of_its_kernels_and_no_time_of_the_host_stands_beside_them(
-    found: Find, tmp_path: Path
-) -> None:
+def test_on_a_gpu_shares_are_of_its_kernels(found: Find, tmp_path: Path) -> None:
     rows = [
         row("aten::conv2d", 60.0, self_device_us=125.0, total_device_us=125.0),
         row("aten::add", 140.0, self_device_us=375.0, total_device_us=375.0),
@@ -144,10 +140,8 @@ def test_on_a_gpu_shares_are_of_its_kernels_and_no_time_of_the_host_stands_besid
     run = Fabricated(rows=lambda trial: rows).write(tmp_path / "r", study)
     (measurement,) = gather(run).measured_in("train")
     table = operator_table(measurement, EN)
-    shown = {
-        line[0].text: (line[1].text, line[2].text) for line in (one.entries for one in table.rows)
-    }
-    assert shown == {"conv2d": ("25.0%", "125.0"), "add": ("75.0%", "375.0")}
+    shown = [[entry.text for entry in line.entries[:3]] for line in table.rows]
+    assert sorted(shown) == [["add", "75.0%", "375.0"], ["conv2d", "25.0%", "125.0"]]
     assert "kernels take 500.0 µs per step" in table.note
     assert "800.0 µs of the 1,000.0 µs" in table.note
     assert "80.0%" not in table.note

@@ -78,9 +78,7 @@ def test_a_true_reproduction_rarely_fails_and_a_wrong_one_mostly_does() -> None:
     assert wrong > 0.5
 
 
-def test_figures_without_a_run_of_ours_are_left_out_and_one_seed_says_nothing(
-    tmp_path: Path,
-) -> None:
+def test_figures_without_a_run_of_ours_are_left_out(tmp_path: Path) -> None:
     published = {
         "base": {"test/loss": (0.4, 0.4, 0.4), "test/accuracy": (0.9,)},
         "lr=7": {"test/loss": (0.4,)},

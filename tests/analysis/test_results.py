@@ -48,9 +48,7 @@ def test_a_tidy_row_per_trial_and_metric_has_its_unit(folder: RunFolder) -> None
     assert wide[wide.state != "done"][["test/accuracy", "total_s", "step_ms"]].isna().all().all()
 
 
-def test_the_second_of_an_a_a_pair_and_trained_weights_have_rows_of_their_own(
-    tmp_path: Path,
-) -> None:
+def test_a_cell_measured_twice_and_trained_weights_have_their_own_rows(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)}, seeds=1, cost=CostSpec(weights="both"))
 
     def step_ms(trial: object, process: int) -> float:
@@ -67,9 +65,7 @@ def test_the_second_of_an_a_a_pair_and_trained_weights_have_rows_of_their_own(
     }
 
 
-def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
-    folder: RunFolder,
-) -> None:
+def test_files_hold_the_tables_and_equal_records_give_equal_bytes(folder: RunFolder) -> None:
     def written() -> list[bytes]:
         write_results(folder, gather(folder))
         files = (folder.results_csv, folder.results_parquet, folder.epochs_csv)
@@ -87,9 +83,7 @@ def test_the_files_hold_the_tables_and_the_same_records_give_the_same_bytes(
     assert set(epochs.kind) == {"learn"}
 
 
-def test_levels_read_as_users_write_them_and_a_device_stands_beside_its_name(
-    tmp_path: Path,
-) -> None:
+def test_levels_read_as_users_write_them(tmp_path: Path) -> None:
     vary = {"zero_grad": (False,), "lr": (1e-4,), "hidden": (4,), "device": ("cuda",)}
     study = made_study(design="one-at-a-time", vary=vary, seeds=1)
     made = Fabricated(resolved=lambda t: {"device_name": "NVIDIA H200"})
@@ -105,23 +99,18 @@ def test_levels_read_as_users_write_them_and_a_device_stands_beside_its_name(
     assert set(table["device_name"]) == {"NVIDIA H200"}
 
 
-def test_a_run_of_which_nothing_has_ended_has_empty_tables(tmp_path: Path) -> None:
-    study = made_study(vary={"lr": (0.1, 0.01)})
-    folder = Fabricated(state=lambda t: "pending").write(tmp_path / "r", study)
-    evidence = gather(folder)
-    write_results(folder, evidence)
-    assert len(pd.read_csv(folder.results_csv)) == 0
-    assert len(pd.read_parquet(folder.results_parquet)) == 0
-    assert not folder.epochs_csv.exists()
-    assert not evidence.is_complete
-    assert [one.kind for one in findings(evidence)] == ["unfinished"]
-
-
 def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: Path) -> None:
     study = made_study(vary={"lr": (0.1, 0.01)}, seeds=1)
     done = Run(Fabricated().write(tmp_path / "a", study).path)
     assert done.evidence() is done.evidence()
     waiting = Run(Fabricated(state=lambda t: "pending").write(tmp_path / "b", study).path)
+    assert [one.kind for one in findings(waiting.evidence())] == ["unfinished"]
+    # One of which nothing has ended has empty tables.
+    write_results(waiting, waiting.evidence())
+    assert (
+        len(pd.read_csv(waiting.results_csv)) == len(pd.read_parquet(waiting.results_parquet)) == 0
+    )
+    assert not waiting.epochs_csv.exists()
     assert waiting.results()["state"].eq("pending").all()
     home = waiting.trial("learn-lr=0.1-seed1")
     home.write(home.read().model_copy(update={"state": "failed"}))

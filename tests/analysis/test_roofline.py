@@ -69,17 +69,10 @@ def gpu_step(*rows: LayerRow, **more: Any) -> Measurement:
     trial = TrialRecord(**asked, settings={"precision": "fp32"}, state="done")
     layers = LAYERS.model_copy(update={"rows": list(rows), **more})
     costs = (record([1000.0], phases_ms={"forward": [1000.0]}, round_steps=1),)
-    return Measurement(
-        trial=trial.model_copy(update={"resolved": {"tf32": ONLY_CONVOLUTIONS}}),
-        processes=("t",),
-        costs=costs,
-        process_ms=(1000.0,),
-        summary=summarise(costs, (1000.0,)),
-        operators=None,
-        layers=layers,
-        memory=None,
-        limits=A_GPU,
-    )
+    trial = trial.model_copy(update={"resolved": {"tf32": ONLY_CONVOLUTIONS}})
+    times = {"costs": costs, "process_ms": (1000.0,), "summary": summarise(costs, (1000.0,))}
+    seen = {"operators": None, "layers": layers, "memory": None, "limits": A_GPU}
+    return Measurement(trial=trial, processes=("t",), **times, **seen)
 
 
 LINEAR = row("fc", type="Linear", forward_flops=100, backward_flops=200)

@@ -95,9 +95,7 @@ def test_memory_that_grows_all_the_time_is_told_and_a_single_rise_is_not(tmp_pat
     ]
 
 
-def test_the_order_of_the_training_data_is_told_by_what_passes_were_seen_to_begin_with(
-    tmp_path: Path,
-) -> None:
+def test_the_order_of_the_training_data_is_told_by_how_passes_began(tmp_path: Path) -> None:
     in_order = (
         "The training data come in the same order in each of 2 passes: the loader does not shuffle."
     )

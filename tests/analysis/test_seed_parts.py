@@ -39,11 +39,15 @@ def test_a_study_of_what_seeds_change_has_no_findings_but_spreads(tmp_path: Path
     assert not told & {"effect", "best", "trend", "interaction", "undecided", "cost", "memory"}
     assert open_comparisons(run) == (0, 0)
     assert prospects(study) == ()
+    # No spread is said as such.
+    dropout = {one.part: one for one in of_kind("seed_spread", run)}["dropout"]
+    assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
+    assert dropout.sentence(EN) == (
+        "Seeds that change dropout do not change test accuracy: it is the same in all 5 seeds."
+    )
 
 
-def test_another_factor_is_compared_among_cells_whose_seeds_change_the_same(
-    tmp_path: Path,
-) -> None:
+def test_another_factor_is_compared_where_seeds_change_the_same(tmp_path: Path) -> None:
     study = made_study(vary={"seed_parts": ("all", "order"), "lr": (0.1, 0.2)}, seeds=5)
     run = evidence_of(tmp_path, study)
     effects = {one.cells for one in of_kind("effect", run)}
@@ -51,16 +55,6 @@ def test_another_factor_is_compared_among_cells_whose_seeds_change_the_same(
     (best,) = of_kind("best", run)
     assert best.cells == ("seed_parts=all,lr=0.2",)
     assert best.numbers["num_diverging"] == 0
-
-
-def test_no_spread_is_said_as_such(tmp_path: Path) -> None:
-    run = evidence_of(tmp_path, made_study(vary={"seed_parts": PARTS}, seeds=5))
-    spreads = {one.part: one for one in of_kind("seed_spread", run)}
-    dropout = spreads["dropout"]
-    assert (dropout.std, dropout.ratio, dropout.interval) == (0.0, None, None)
-    assert dropout.sentence(EN) == (
-        "Seeds that change dropout do not change test accuracy: it is the same in all 5 seeds."
-    )
 
 
 def method_text(path: Path, study: Study) -> str:

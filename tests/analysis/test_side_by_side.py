@@ -34,10 +34,7 @@ def test_the_same_cells_are_compared_and_the_others_listed(tmp_path: Path) -> No
     found = side_by_side(a, b)
     assert (found.only_a, found.only_b) == (("lr=0.5",), ("lr=0.7",))
     told = [(one.cell, one.subject, one.verdict) for one in found.learned]
-    assert told == [
-        ("lr=0.1", "test/accuracy", "different"),
-        ("lr=0.01", "test/accuracy", "different"),
-    ]
+    assert told == [(cell, "test/accuracy", "different") for cell in ("lr=0.1", "lr=0.01")]
     assert (found.learned[0].a, found.learned[0].b) == pytest.approx((0.9, 0.8035))
 
 
@@ -67,9 +64,7 @@ def cells_beside(a: Evidence, b: Evidence) -> list[str]:
     return [one.cell for one in side_by_side(a, b).learned if one.subject == "test/loss"]
 
 
-def test_cells_are_compared_device_by_device_and_a_laptops_with_each_of_a_server(
-    tmp_path: Path,
-) -> None:
+def test_cells_are_compared_with_those_of_each_device(tmp_path: Path) -> None:
     sizes = {"batch_size": (1, 4)}
     laptop = run(tmp_path, "a", vary=sizes, settings={"device": "cpu"}, seeds=1)
     server, other = (
@@ -98,11 +93,8 @@ def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> Non
 
 def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
     final = {"final": lambda t: {"test/loss": 0.5 + 0.2 * (t.cell == "lr=0.1") + 0.001 * t.seed}}
-    parts = [
-        run(tmp_path, name, final, seeds=seeds)
-        for name, seeds in (("a", (1, 2, 3)), ("b", (4, 5, 6)))
-    ]
-    both = pooled(parts)
+    parts = {"a": (1, 2, 3), "b": (4, 5, 6)}
+    both = pooled([run(tmp_path, name, final, seeds=seeds) for name, seeds in parts.items()])
     assert sorted(both.values("lr=0.1", "test/loss")) == [1, 2, 3, 4, 5, 6]
     (effect,) = [one for one in findings(both) if one.kind == "effect"]
     assert (effect.n, effect.verdict) == (6, "different")
@@ -112,9 +104,7 @@ def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
 OTHER_FOLDER = changed(git_commit="def", git_dirty=True)
 
 
-def test_a_builtin_workload_is_pooled_over_git_folders_where_its_code_is_the_same(
-    tmp_path: Path,
-) -> None:
+def test_a_builtin_workload_is_pooled_over_git_folders_of_the_same_code(tmp_path: Path) -> None:
     def in_folder(name: str, code: str | None, seeds: tuple[int, ...], workload: str) -> Evidence:
         told = {**({} if name == "a" else OTHER_FOLDER), "resolved": lambda trial: {"code": code}}
         return run(tmp_path / workload / str(code), name, told, seeds=seeds, workload=workload)

@@ -1,11 +1,11 @@
 """`trainlab diagnose` on a script that waits for its data."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from command import Verb
 
 pytestmark = pytest.mark.slow
 
@@ -34,22 +34,12 @@ for epoch in range(2):
 """
 
 
-def trainlab(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trainlab", *words], cwd=cwd, capture_output=True, text=True
-    )
-
-
-def test_waiting_for_data_is_confirmed_and_the_run_can_be_shown(tmp_path: Path) -> None:
+def test_waiting_for_data_is_confirmed_and_shown(trainlab: Verb, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     asked = ("--try", "same_batch", "--processes", "2", "--out", "run", "--json")
-    result = trainlab("diagnose", "train.py", *asked, cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)
-    first = found["limits"][0]
+    result = trainlab("diagnose", "train.py", *asked)
+    first = json.loads(result.stdout)["limits"][0]
     assert (first["limit"], first["verdict"]) == ("data", "confirmed")
     assert first["tried"][0]["ratio"] < 0.5
     assert json.loads((tmp_path / "run" / "diagnosis.json").read_text())["limits"][0] == first
-    shown = trainlab("show", "run", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "Waiting for data takes" in shown.stdout
+    assert "Waiting for data takes" in trainlab("show", "run").stdout

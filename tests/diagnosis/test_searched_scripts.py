@@ -21,10 +21,6 @@ class Notes:
 def measure():
     time.sleep(0.02)
 
-def write(file):
-    file.write("line")
-    time.sleep(0.02)
-
 class Net(nn.Linear):
     def forward(self, x):
         time.sleep(0.005)
