@@ -20,7 +20,7 @@ from trainlab.execute import launch
 from trainlab.execute.attempt import new_token
 from trainlab.execute.launch import Job, WorkerProcess
 from trainlab.execute.planned_run import start_run
-from trainlab.machine.host import capture
+from trainlab.machine.environment import capture
 from trainlab.plan import plan
 from trainlab.resolve import resolve
 from trainlab.spec.question import checked_question

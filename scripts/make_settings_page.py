@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import Spec, choices_of, option_of, setting_of
-from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS, OPTION_RULES
+from trainlab.spec.optimizers import OPTIMIZERS, OPTION_RULES
+from trainlab.spec.settings import OF_WORKLOADS
 from trainlab.workloads.reference import BUILTIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"

@@ -7,7 +7,8 @@ from types import ModuleType
 import pytest
 
 from trainlab.spec import CostSpec, Question
-from trainlab.spec.settings import OF_WORKLOADS, OPTIMIZERS
+from trainlab.spec.optimizers import OPTIMIZERS
+from trainlab.spec.settings import OF_WORKLOADS
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "make_settings_page.py"
 

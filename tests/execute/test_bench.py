@@ -13,8 +13,9 @@ import pytest
 
 from asking import groups_of, study_of
 from children import children
-from trainlab.execute.executors import Retries, executor_for
+from trainlab.execute.executors import executor_for
 from trainlab.execute.planned_run import start_run
+from trainlab.execute.retries import Retries
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import Failure, TrialRecord
@@ -143,7 +144,7 @@ def test_an_interrupted_process_leaves_interrupted_trials_and_is_gone(
 def test_what_lacked_memory_on_a_gpu_runs_once_more_alone(
     tiny_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainlab.execute.executors.is_cpu", lambda device: False)
+    monkeypatch.setattr("trainlab.execute.retries.is_cpu", lambda device: False)
     run = started(tiny_file, tmp_path / "r")
     group, folder = groups_of(run)[0], run.trial(run.study().trials[0])
     error = Failure(kind="OutOfMemory", message="", traceback="")

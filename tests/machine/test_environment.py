@@ -7,7 +7,8 @@ import psutil
 import pytest
 import torch
 
-from trainlab.machine.host import capture, usable_vcpus
+from trainlab.machine.environment import capture
+from trainlab.machine.host import usable_vcpus
 from trainlab.record.study_record import Environment
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainlab.machine.host import tf32_modes
+from trainlab.machine.environment import tf32_modes
 from trainlab.measure import limits
 from trainlab.measure.limits import cache_key, fp32_products_as, measured_limits
 from trainlab.record.files import read_json

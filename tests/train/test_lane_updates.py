@@ -10,7 +10,7 @@ from torch import nn
 
 from trainlab.spec import TrainSpec
 from trainlab.train.engines.lane_updates import LaneUpdate, update_key
-from trainlab.train.optimizers import Rates, make_optimizer, make_schedule
+from trainlab.train.updates import Rates, make_optimizer, make_schedule
 
 NUM_STEPS, NUM_NUMBERS = 25, 7
 share = st.floats(0.05, 0.99)

@@ -8,8 +8,8 @@ from torch import nn
 
 from trainlab.errors import DeviceError
 from trainlab.spec import TrainSpec, checked
-from trainlab.spec.settings import OPTIMIZERS
-from trainlab.train.optimizers import make_optimizer, make_schedule, optimizer_code
+from trainlab.spec.optimizers import OPTIMIZERS
+from trainlab.train.updates import make_optimizer, make_schedule, optimizer_code
 
 CPU = torch.device("cpu")
 

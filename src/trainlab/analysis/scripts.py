@@ -262,10 +262,10 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
             shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
             spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
             yield from _part(part, "run", shares, least, spent_s, shared)
-        steps = [typical_step_ms(run) for run in times.runs]
+        steps = [parts for run in times.runs if (parts := typical_step_ms(run))]
         for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
             if part in times.step_parts_ms:
-                shares = [parts.get(part, 0.0) / (sum(parts.values()) or 1.0) for parts in steps]
+                shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
                 spent_ms = times.step_parts_ms[part]
                 yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, shared)
         grown = [one for run in times.runs if (one := growth(run)) is not None]

@@ -31,7 +31,7 @@ class EnvVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis.method import environment_table
-        from trainlab.machine.host import capture
+        from trainlab.machine.environment import capture
 
         words, environment = self.words, capture(Path.cwd())
         if self.as_json:

@@ -16,9 +16,9 @@ from trainlab.plan import Trial
 from trainlab.spec import Study, TrainSpec
 from trainlab.spec.facts import too_large
 from trainlab.train.loader import Loader
-from trainlab.train.optimizers import check_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import set_up
+from trainlab.train.updates import check_optimizer
 from trainlab.watching.script_process import source_of
 from trainlab.workloads.user_code import own_line, told_place
 from trainlab.workloads.workload import Workload

@@ -93,9 +93,10 @@ def _straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
     if len(own_ms) < 2 or not all(own_ms):
         return []
     sums_ms = [sum(parts.values()) for parts in own_ms]
-    rank = sums_ms.index(max(sums_ms))
-    lost_ms = sums_ms.pop(rank) - statistics.median(sums_ms)
-    slowest, steps_ms = own_ms.pop(rank), watched[rank].steps_ms.values()
+    place = sums_ms.index(max(sums_ms))
+    lost_ms = sums_ms.pop(place) - statistics.median(sums_ms)
+    slowest, last = own_ms.pop(place), watched[place]
+    steps_ms = last.steps_ms.values()
     if lost_ms < STRAGGLES * statistics.median(map(sum, zip(*steps_ms, strict=True))):
         return []
     extra_ms = {
@@ -103,7 +104,7 @@ def _straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
         for name, spent in slowest.items()
     }
     part = max(extra_ms, key=lambda name: extra_ms[name])
-    return [note("script_straggler", rank=rank, part=part, ms=round(lost_ms, 2))]
+    return [note("script_straggler", rank=last.rank, part=part, ms=round(lost_ms, 2))]
 
 
 def notes_of(watched: WatchedRecord) -> list[Note]:

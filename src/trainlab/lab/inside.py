@@ -18,7 +18,7 @@ from trainlab.execute.lease import leased
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.script_trials import notes_of, progress_event
 from trainlab.lab.opened import Run
-from trainlab.machine.host import capture
+from trainlab.machine.environment import capture
 from trainlab.machine.load import LoadMeter
 from trainlab.plan import plan
 from trainlab.record.study_record import Event

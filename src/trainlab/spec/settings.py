@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,45 +16,7 @@ from pydantic import (
 )
 
 from trainlab.spec.base import Setting, Spec, checked, did_you_mean, setting_of
-
-# The optimizers by name: what torch's optimizer of that name starts from and which options it knows.
-
-OptimizerName = Literal["adadelta", "sgd", "adam", "adamw", "rmsprop", "adagrad"]
-
-
-@dataclass(frozen=True)
-class OptimizerRules:
-    """One of torch's optimizers."""
-
-    torch_class: str
-    """Its name in `torch.optim`."""
-    lr: float
-    options: tuple[str, ...]
-    fused_on: tuple[str, ...] = ()
-    """Kinds of device for which torch has the whole update as one kernel."""
-    takes_momentum: bool = False
-
-
-OPTION_RULES = {
-    **dict.fromkeys(("amsgrad", "nesterov", "centered"), "true or false"),
-    **dict.fromkeys(("beta1", "beta2"), "at least 0 and less than 1"),
-    "rho": "from 0 to 1",
-}
-"""What torch wants an option to be; of all others, a number of at least 0."""
-
-_EVERYWHERE = ("cpu", "cuda", "mps")
-_ADAM = ("beta1", "beta2", "eps", "amsgrad")
-_ADAGRAD = ("lr_decay", "eps", "initial_accumulator_value")
-
-OPTIMIZERS: dict[OptimizerName, OptimizerRules] = {
-    "adadelta": OptimizerRules("Adadelta", 1.0, ("rho", "eps")),
-    "sgd": OptimizerRules("SGD", 1e-3, ("dampening", "nesterov"), _EVERYWHERE, True),
-    "adam": OptimizerRules("Adam", 1e-3, _ADAM, _EVERYWHERE),
-    "adamw": OptimizerRules("AdamW", 1e-3, _ADAM, _EVERYWHERE),
-    "rmsprop": OptimizerRules("RMSprop", 1e-2, ("alpha", "eps", "centered"), (), True),
-    "adagrad": OptimizerRules("Adagrad", 1e-2, _ADAGRAD, ("cpu",)),
-}
-
+from trainlab.spec.optimizers import OPTIMIZERS, OptimizerName, optimizer_problems
 
 Scalar = bool | int | float | str
 
@@ -321,17 +282,8 @@ class TrainSpec(Spec):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainSpec":
-        rules, problems = OPTIMIZERS[self.optimizer], []
-        if self.momentum is not None and not rules.takes_momentum:
-            takers = ", ".join(name for name, other in OPTIMIZERS.items() if other.takes_momentum)
-            problems.append(f"momentum: {self.optimizer} takes none; optimizers that do: {takers}")
-        problems += _option_problems(self.optimizer, self.optimizer_options)
-        if self.optimizer_options.get("nesterov") and not self.momentum:
-            problems.append("optimizer_options.nesterov: needs momentum; add momentum, as 0.9")
-        elif self.optimizer_options.get("nesterov") and self.optimizer_options.get("dampening"):
-            problems.append("optimizer_options.nesterov: needs dampening 0; leave dampening out")
-        if self.optimizer_code == "fused" and not rules.fused_on:
-            problems.append(f"optimizer_code: torch has no fused {self.optimizer}; use auto")
+        given = self.optimizer, self.momentum, self.optimizer_options, self.optimizer_code
+        problems = list(optimizer_problems(*given))
         problems += self._process_problems() if self.processes > 1 else ()
         if problems:
             raise ValueError("\n".join(problems))
@@ -367,23 +319,6 @@ class TrainSpec(Spec):
     def meaning(self) -> dict[str, Any]:
         """All settings, with the learning rate that applies: equal where two trials would be the same."""
         return self.model_dump(mode="json") | {"lr": self.start_lr}
-
-
-def _option_problems(
-    optimizer: OptimizerName, options: Mapping[str, bool | int | float]
-) -> Iterator[str]:
-    known = OPTIMIZERS[optimizer].options
-    for name, value in options.items():
-        if name not in known:
-            has = f"it has {', '.join(sorted(known))}{did_you_mean(name, known)}"
-            yield f"optimizer_options.{name}: {optimizer} has no such option; {has}"
-            continue
-        rule, is_flag = OPTION_RULES.get(name, "at least 0"), isinstance(value, bool)
-        most = {"from 0 to 1": value <= 1, "at least 0 and less than 1": value < 1}
-        if is_flag != (rule == "true or false"):
-            yield f"optimizer_options.{name}: got {value!r}, must be {'a number' if is_flag else rule}"
-        elif value < 0 or not most.get(rule, True):
-            yield f"optimizer_options.{name}: got {value!r}, must be {rule}"
 
 
 OF_WORKLOADS = tuple(

@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from trainlab.data.dataset import Dataset, Loaded, Split
 from trainlab.errors import WorkloadError
 from trainlab.machine.device import device_name, pick_device
-from trainlab.machine.host import tf32_modes
+from trainlab.machine.environment import tf32_modes
 from trainlab.machine.process_state import prepare_process, process_state
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
@@ -24,7 +24,8 @@ from trainlab.spec import TrainSpec
 from trainlab.train.batches import AccumulatedBatches, Batches, Rank, SplitBatches
 from trainlab.train.callbacks import Arguments, TrialView
 from trainlab.train.dataloading import make_batches
-from trainlab.train.optimizers import (
+from trainlab.train.seeds import seeded
+from trainlab.train.updates import (
     Optimizers,
     Warmup,
     can_be_fused,
@@ -33,7 +34,6 @@ from trainlab.train.optimizers import (
     optimizer_code,
     own_optimizers,
 )
-from trainlab.train.seeds import seeded
 from trainlab.workloads.user_code import DATA, PREPARE
 from trainlab.workloads.workload import Workload, takes_carried
 

@@ -216,15 +216,14 @@ class Timeline:
         self._since += paused_ns
         self.paused_ns += paused_ns
 
-    def finish(self) -> list[int]:
-        """The process ends: all its time by part."""
+    def finish(self) -> None:
+        """The process ends: `total_ns` then has all its time by part."""
         self._spend()
         if self._has_forward or self._is_evaluating:
             self._settle_evaluation()
-        total = [sum(spent) for spent in zip(self.total_ns, self._step, self._pending, strict=True)]
+        parts = zip(self.total_ns, self._step, self._pending, strict=True)
+        self.total_ns = [sum(spent) for spent in parts]
         self._pending, self._step = list(_EMPTY), list(_EMPTY)
-        self.total_ns = total
-        return total
 
     def _settle_training(self) -> None:
         step, pending = self._step, self._pending

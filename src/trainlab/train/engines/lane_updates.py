@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from trainlab.spec import TrainSpec
-from trainlab.train.optimizers import optimizer_settings
+from trainlab.train.updates import optimizer_settings
 
 FLAGS = {"amsgrad": 1, "nesterov": 2, "centered": 4, "momentum": 8, "decoupled": 16}
 """Parts that an update may have, as its kernel is told of them."""

@@ -29,10 +29,10 @@ from trainlab.train.engines.vectorized import (
 )
 from trainlab.train.evaluation import Evaluation
 from trainlab.train.metering import Means
-from trainlab.train.optimizers import Rates
 from trainlab.train.seeds import derived_seed, random_state, restore_random, seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import Forward
+from trainlab.train.updates import Rates
 
 
 class ProgramSession:

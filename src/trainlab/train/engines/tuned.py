@@ -38,10 +38,10 @@ from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.opaque import opaque_names
-from trainlab.train.optimizers import can_be_fused, make_optimizer
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import CallModel
+from trainlab.train.updates import can_be_fused, make_optimizer
 
 TORCH, NATIVE = "torch", "native"
 

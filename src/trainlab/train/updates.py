@@ -1,4 +1,4 @@
-"""Optimizers and schedules by the names of the settings; torch's own, nothing rewritten."""
+"""What updates the weights: torch's own optimizer and schedule, made from the settings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, ReduceLROnP
 
 from trainlab.errors import DeviceError, SpecError, WorkloadError
 from trainlab.spec import TrainSpec
-from trainlab.spec.settings import OPTIMIZERS
+from trainlab.spec.optimizers import OPTIMIZERS
 from trainlab.workloads.user_code import OPTIMIZER
 
 
