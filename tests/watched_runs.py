@@ -31,18 +31,9 @@ def own_main() -> Iterator[None]:
 
 def loader(**own: Any) -> LoaderRow:
     """The loader that is trained on."""
-    usual = {
-        "batch_size": 64,
-        "num_samples": 1280,
-        "num_batches": 20,
-        "num_workers": 0,
-        "pin_memory": False,
-        "order": "shuffled",
-        "drop_last": False,
-        "num_given": 40,
-        "num_passes": 2,
-        "is_trained_on": True,
-    }
+    size = {"batch_size": 64, "num_samples": 1280, "num_batches": 20, "drop_last": False}
+    given = {"num_given": 40, "num_passes": 2, "is_trained_on": True, "order": "shuffled"}
+    usual = size | given | {"num_workers": 0, "pin_memory": False}
     return LoaderRow(**(usual | own))
 
 
@@ -58,6 +49,9 @@ def watched(
     number = len(next(iter(steps.values())))
     parts = {name: sum(ms) / 1e3 for name, ms in steps.items()}
     parts |= {"startup": startup_s, "evaluation": evaluation_s}
+    tested = loader(batch_size=1000, num_samples=1000, num_batches=1, is_trained_on=False)
+    model = {"name": "Net", "num_parameters": 149418, "devices": ["cpu"], "dtypes": ["float32"]}
+    overhead = {"num_calls": 400, "call_us": 2.5, "num_marks": 3000, "mark_us": 1.5}
     usual: dict[str, Any] = {
         "arguments": ["--epochs", "2"],
         "num_steps": number,
@@ -70,49 +64,23 @@ def watched(
         "losses": [1.0] * number,
         "batch_size": 64,
         "threads": 1,
-        "loaders": [
-            loader(),
-            loader(batch_size=1000, num_samples=1000, num_batches=1, is_trained_on=False),
-        ],
-        "models": [
-            ModelRow(
-                name="Net",
-                num_parameters=149418,
-                devices=["cpu"],
-                dtypes=["float32"],
-                is_compiled=False,
-            )
-        ],
+        "loaders": [loader(), tested],
+        "models": [ModelRow(**model, is_compiled=False)],
         "optimizers": [OptimizerRow(name="Adadelta", lr=1.0, code="auto", num_steps=number)],
         "memory": [(step, 300 << 20) for step in range(1, number + 1)],
-        "num_calls": 400,
-        "call_us": 2.5,
-        "num_marks": 3000,
-        "mark_us": 1.5,
         "instruments_s": 0.4,
     }
-    return WatchedRecord(**(usual | own))
+    return WatchedRecord(**(usual | overhead | own))
 
 
 def facts(trial: Trial) -> dict[str, Any]:
     """What a script whose --batch-size may be varied was seen to use."""
-    return {
-        "device": "cpu",
-        "threads": 1,
-        "batch_size": trial.settings.script.get("batch-size", 64),
-        "optimizer": "Adadelta",
-        "lr": 1.0,
-        "model": "Net",
-        "parameters": 149418,
-        "dtype": "float32",
-        "order": "shuffled",
-        "workers": 0,
-        "pinned": False,
-        "drop_last": False,
-        "train_samples": 1280,
-        "updates": 2560 // int(trial.settings.script.get("batch-size", 64)),
-        "passes": 2,
-    }
+    size = int(trial.settings.script.get("batch-size", 64))
+    machine = {"device": "cpu", "threads": 1, "workers": 0, "pinned": False}
+    data = {"batch_size": size, "order": "shuffled", "drop_last": False, "train_samples": 1280}
+    model = {"model": "Net", "parameters": 149418, "dtype": "float32"}
+    training = {"optimizer": "Adadelta", "lr": 1.0, "updates": 2560 // size, "passes": 2}
+    return machine | data | model | training
 
 
 def own_losses(trial: Trial) -> list[float]:

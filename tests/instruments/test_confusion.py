@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,26 +131,23 @@ def test_kept_weights_are_those_that_the_counts_are_of(make_setup: MakeSetup) ->
     assert found.num_right == int((said == setup.dataset.test.targets).sum())
 
 
-def next_letters() -> Workload:
-    letters = torch.randint(9, (20, 6), generator=torch.Generator().manual_seed(0))
-    split = Split(letters[:, :-1], letters[:, 1:])
-
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs.flatten(0, 1), targets.flatten())
-
-    data = Dataset("d", split, split)
-    model = partial(nn.Embedding, 9, 9)
-    return Workload(name="letters", model=model, data=data, loss=loss, metrics={})
-
-
 def test_what_has_no_classes_writes_nothing_and_says_nothing(
     make_setup: MakeSetup, tiny: Workload
 ) -> None:
     def step(model: nn.Module, batch: Any) -> Tensor:
         return F.cross_entropy(model(batch[0]), batch[1])
 
+    letters = torch.randint(9, (20, 6), generator=torch.Generator().manual_seed(0))
+    split = Split(letters[:, :-1], letters[:, 1:])
+    next_letters = Workload(
+        name="letters",
+        model=lambda: nn.Embedding(9, 9),
+        data=Dataset("d", split, split),
+        loss=lambda outputs, targets: F.cross_entropy(outputs.flatten(0, 1), targets.flatten()),
+        metrics={},
+    )
     own_step = Workload(name="own", model=tiny.model, data=tiny.data, step=step)
-    for workload in (next_letters(), own_step):
+    for workload in (next_letters, own_step):
         setup = make_setup(workload=workload, epochs=1, batch_size=5)
         done([setup])
         assert not setup.folder.confusion.exists()
@@ -187,14 +183,13 @@ def test_only_what_looks_like_an_image_is_drawn() -> None:
     assert pictures_of([torch.full((1, 8, 8), 300)]) == []
 
 
-def spread(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A loss of embeddings, or of quantiles."""
-    return (outputs - targets.unsqueeze(1)).abs().mean()
-
-
 def test_numbers_beside_whole_numbers_are_classes_only_where_something_says_so(
     make_setup: MakeSetup,
 ) -> None:
+    def spread(outputs: Tensor, targets: Tensor) -> Tensor:
+        """A loss of embeddings, or of quantiles."""
+        return (outputs - targets.unsqueeze(1)).abs().mean()
+
     width = {"width": lambda o, t: o.std(dim=1)}
     accuracy = {"acc": lambda o, t: (o.argmax(1) == t).float()}
     workload = known("score")

@@ -125,6 +125,17 @@ def assert_alike(ours: HomedSetup, reference: HomedSetup) -> None:
             assert one.value == pytest.approx(other.value, rel=WITHIN, abs=room), other
 
 
+def assert_as_eager(
+    engine: str, model: Callable[..., nn.Module], setup_of: MakeSetup, probes: Sequence[str]
+) -> None:
+    """The records of trials that differ."""
+    ours, reference = (different(lambda **asked: setup_of(model, **asked)) for _ in "ab")
+    probed("eager", reference, *probes)
+    probed(engine, ours, *probes)
+    for one, other in zip(ours, reference, strict=True):
+        assert_alike(one, other)
+
+
 def all_probes(*periods: str) -> list[str]:
     """Every quantity with every reducer, over periods that change from one to the next."""
     reducers = (*REDUCERS, *HISTOGRAMS)
@@ -166,16 +177,8 @@ def different(make: Callable[..., HomedSetup], **asked: Any) -> list[HomedSetup]
 def test_every_quantity_by_every_reducer_is_what_eager_records(
     model: Callable[..., nn.Module], periods: Sequence[str], setup_of: MakeSetup
 ) -> None:
-    probes = all_probes(*periods)
-    reference, graphed, lanes = (
-        different(lambda **asked: setup_of(model, **asked)) for _ in range(3)
-    )
-    probed("eager", reference, *probes)
-    probed("graphed", graphed, *probes)
-    probed("lanes", lanes, *probes)
-    for alone, together, other in zip(graphed, lanes, reference, strict=True):
-        assert_alike(alone, other)
-        assert_alike(together, other)
+    for engine in ("graphed", "lanes"):
+        assert_as_eager(engine, model, setup_of, all_probes(*periods))
 
 
 @both
@@ -189,11 +192,7 @@ def test_a_reducer_of_the_users_own_is_run_for_every_trial(
         "def by_hand(values): return torch.tensor(float(values.abs().max()))\n"
     )
     probes = [f"*:activation:{own}:spread@2", f"*:weight:{own}:by_hand@2"]
-    ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
-    probed("eager", reference, *probes)
-    probed(engine, ours, *probes)
-    for one, other in zip(ours, reference, strict=True):
-        assert_alike(one, other)
+    assert_as_eager(engine, Twice, setup_of, probes)
 
 
 @both
@@ -225,12 +224,8 @@ def test_steps_that_are_replayed_are_counted_by_the_one_that_was_captured(
     setup_of: MakeSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU the Python of a step does not run again: the host knows only how many were made."""
-    ours, reference = (different(lambda **a: setup_of(Twice, **a)) for _ in "ab")
-    probed("eager", reference, *SOME)
     monkeypatch.setattr(programs, "repeated", replayed)
-    probed("lanes", ours, *SOME)
-    for one, other in zip(ours, reference, strict=True):
-        assert_alike(one, other)
+    assert_as_eager("lanes", Twice, setup_of, SOME)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -45,13 +45,8 @@ def test_a_linear_model_is_counted_as_by_hand(make_setup: MakeSetup, tiny: Workl
 
 def test_what_an_mlp_saves_is_counted_as_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
     def model(hidden: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Linear(8, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.Sigmoid(),
-            nn.Linear(hidden, 3),
-        )
+        first = nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, hidden)
+        return nn.Sequential(*first, nn.Sigmoid(), nn.Linear(hidden, 3))
 
     for hidden, size in ((16, 10), (500, 3), (500, 100)):
         workload = dataclasses.replace(tiny, model=partial(model, hidden))
@@ -109,26 +104,22 @@ def test_a_device_that_tells_nothing_is_refused(make_setup: MakeSetup) -> None:
         measure_memory(setup, TRAIN)
 
 
-# Peaks worked out by hand.
+def changes(*rows: tuple[int, int, int]) -> list[SizeChange]:
+    return [SizeChange(*row) for row in rows]
 
 
 def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
     peak = find_peak(
         before={1: 100, 2: 10},
-        changes=[
-            SizeChange(10, 2, -10),  # the old gradient
-            SizeChange(20, 3, 50),  # saved
-            SizeChange(40, 3, -50),
-            SizeChange(50, 3, 40),  # the new gradient, where the saved tensor was
-            SizeChange(60, 4, 30),
-            SizeChange(70, 4, -30),
-        ],
+        # Block 2 is the old gradient; 3 is saved, and later the new gradient at the same address.
+        changes=changes(
+            *((10, 2, -10), (20, 3, 50), (40, 3, -50)),
+            *((50, 3, 40), (60, 4, 30), (70, 4, -30)),
+        ),
         phase_ends=[(15, "zero_grad"), (30, "loss"), (55, "backward"), (80, "optimizer")],
         sightings=[
-            ("gradients", 0, {2: 10}),
-            ("activations", 2, {3: 50}),
-            ("parameters", 6, {1: 100}),
-            ("gradients", 6, {3: 40}),
+            *(("gradients", 0, {2: 10}), ("activations", 2, {3: 50})),
+            *(("parameters", 6, {1: 100}), ("gradients", 6, {3: 40})),
         ],
     )
     assert (peak.num_bytes, peak.phase) == (170, "optimizer")
@@ -138,12 +129,7 @@ def test_a_block_is_told_from_a_later_one_at_the_same_address() -> None:
 def test_gradients_of_the_step_before_are_gradients_at_a_peak_before_they_are_freed() -> None:
     peak = find_peak(
         before={1: 100, 2: 90},
-        changes=[
-            SizeChange(10, 3, 30),
-            SizeChange(20, 2, -90),
-            SizeChange(40, 2, 90),
-            SizeChange(50, 3, -30),
-        ],
+        changes=changes((10, 3, 30), (20, 2, -90), (40, 2, 90), (50, 3, -30)),
         phase_ends=[(15, "data"), (30, "loss"), (60, "optimizer")],
         sightings=[("gradients", 0, {2: 90}), ("gradients", 4, {2: 90})],
     )

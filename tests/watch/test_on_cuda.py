@@ -79,5 +79,4 @@ def test_a_script_that_captures_its_whole_step_runs_as_ever() -> None:
     values = list(tracer.log.losses.values())
     tracer.close()
     assert read == [1, 2, 3, 4]
-    assert values[:3] == values[:3]
     assert values[3] != values[3]  # captured, not computed

@@ -52,26 +52,19 @@ def timed(
     return records[0], facts_of(tracer)
 
 
-def test_an_update_of_several_batches_has_the_samples_of_all_of_them() -> None:
-    record, facts = timed(DataLoader(DATA, batch_size=5), per_update=2)
-    assert (record.batch_size, record.num_samples, record.steps_per_epoch) == (10, 50, 5)
-    assert epoch_s_of(record, 7.0) == pytest.approx(5 * 0.007)
-    assert (facts["batch_size"], facts["accumulate"]) == (5, 2)
-
-
-def test_an_update_of_one_batch_is_what_it_was() -> None:
-    record, facts = timed(DataLoader(DATA, batch_size=8))
-    assert (record.batch_size, record.num_samples, record.steps_per_epoch) == (8, 50, 7)
-    assert facts["batch_size"] == 8
-    assert "accumulate" not in facts
-
-
-def test_an_epoch_has_the_samples_that_its_loader_gives() -> None:
-    record, _ = timed(DataLoader(DATA, batch_size=8, drop_last=True))
-    assert (record.num_samples, record.steps_per_epoch) == (48, 6)
+def test_samples_are_those_that_an_update_and_an_epoch_train_on() -> None:
     few = RandomSampler(DATA, replacement=True, num_samples=16)
-    record, _ = timed(DataLoader(DATA, batch_size=8, sampler=few))
-    assert (record.num_samples, record.steps_per_epoch) == (16, 2)
+    for loader, accumulate, told in (
+        (DataLoader(DATA, batch_size=8), None, (8, 50, 7)),
+        (DataLoader(DATA, batch_size=5), 2, (10, 50, 5)),
+        (DataLoader(DATA, batch_size=8, drop_last=True), None, (8, 48, 6)),
+        (DataLoader(DATA, batch_size=8, sampler=few), None, (8, 16, 2)),
+    ):
+        record, facts = timed(loader, accumulate or 1)
+        assert (record.batch_size, record.num_samples, record.steps_per_epoch) == told
+        assert epoch_s_of(record, 7.0) == pytest.approx(told[1] / told[0] * 0.007)
+        assert facts["batch_size"] == loader.batch_size
+        assert facts.get("accumulate") == accumulate
 
 
 def test_the_first_step_of_the_process_is_the_first_of_the_warm_up() -> None:

@@ -13,11 +13,11 @@ from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_run import facts_of, run_facts
 
 
-def train(*, shuffle: bool) -> None:
+def train() -> None:
     data = TensorDataset(torch.rand(12, 3), torch.rand(12, 1))
     model = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
-    for inputs, targets in DataLoader(data, batch_size=4, shuffle=shuffle):
+    for inputs, targets in DataLoader(data, batch_size=4, shuffle=True):
         optimizer.zero_grad()
         nn.functional.mse_loss(model(inputs), targets).backward()
         optimizer.step()
@@ -26,26 +26,15 @@ def train(*, shuffle: bool) -> None:
 def test_facts_are_what_was_seen_and_a_script_that_ran_again_has_its_model_once() -> None:
     tracer = Tracer()
     try:
-        train(shuffle=True)
+        train()
         tracer.begin_again()
-        train(shuffle=True)
+        train()
     finally:
         tracer.close()
-    assert facts_of(tracer) == {
-        "device": "cpu",
-        "threads": torch.get_num_threads(),
-        "batch_size": 4,
-        "optimizer": "SGD",
-        "lr": 0.25,
-        "model": "Linear",
-        "parameters": 4,
-        "dtype": "float32",
-        "order": "shuffled",
-        "workers": 0,
-        "pinned": False,
-        "drop_last": False,
-        "train_samples": 12,
-    }
+    machine = {"device": "cpu", "threads": torch.get_num_threads(), "workers": 0, "pinned": False}
+    data = {"batch_size": 4, "order": "shuffled", "drop_last": False, "train_samples": 12}
+    model = {"model": "Linear", "parameters": 4, "dtype": "float32"}
+    assert facts_of(tracer) == machine | data | model | {"optimizer": "SGD", "lr": 0.25}
     assert run_facts(tracer) == {"updates": 6, "passes": 1}
 
 

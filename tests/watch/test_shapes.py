@@ -82,11 +82,8 @@ def test_a_script_computes_the_same_watched_or_not_and_what_it_does_is_seen(
     start_s = time.monotonic()
     told, folder = watch(shape, tmp_path / "watched")
     wall_s = time.monotonic() - start_s
-    printed, record, losses = (
-        folder.output_file.read_text(),
-        folder.watched.read(),
-        losses_in(alone.stdout),
-    )
+    printed, record = folder.output_file.read_text(), folder.watched.read()
+    losses = losses_in(alone.stdout)
     assert len(losses) >= 20
     assert all(map(math.isfinite, losses))
     assert losses_in(printed) == losses
