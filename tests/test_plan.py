@@ -45,10 +45,10 @@ def test_cost_is_timed_in_bare_processes_before_any_is_watched() -> None:
 
 
 def test_a_study_that_cannot_be_answered_is_refused() -> None:
-    with pytest.raises(ValueError, match="nothing to do"):
-        lone(learn=False)
-    with pytest.raises(ValueError, match="nothing is trained here"):
-        lone(learn=False, cost=CostSpec(weights="trained"))
+    trained = CostSpec(weights="trained")
+    for told, cost in (("nothing to do", None), ("nothing is trained here", trained)):
+        with pytest.raises(ValueError, match=told):
+            lone(learn=False, cost=cost)
 
 
 def test_seeds_are_the_outer_loop_and_cells_are_shuffled_within_each() -> None:
@@ -115,13 +115,10 @@ def test_timed_trials_and_learn_trials_are_groups_of_their_own_and_watched_ones_
 
 
 def test_trials_are_counted_as_they_are_planned() -> None:
-    costs = [
-        CostSpec(processes=2),
-        CostSpec(processes=4, mode="both", weights="both"),
-        CostSpec(mode="inference", weights="trained"),
-    ]
-    for num, (cost, learn) in product(
-        (1, 2, 3), ((None, True), (costs[0], False), *product(costs, [True]))
-    ):
+    short = CostSpec(processes=2)
+    both = CostSpec(processes=4, mode="both", weights="both")
+    trained = CostSpec(mode="inference", weights="trained")
+    asked = ((None, True), (short, False), (short, True), (both, True), (trained, True))
+    for num, (cost, learn) in product((1, 2, 3), asked):
         study = grid(tuple(range(1, num + 1)), cost=cost, learn=learn)
         assert count_trials(num, 3, learn=learn, cost=cost) == len(plan(study))

@@ -103,20 +103,12 @@ def test_rooms_of_values_hold_no_torch_and_no_clock() -> None:
 
 
 def test_every_public_name_can_be_imported() -> None:
-    assert trainlab.__all__ == [
-        *(
-            "__version__",
-            "Dataset",
-            "Instrument",
-            "OfWholeSet",
-            "Run",
-            "RunFolder",
-            "Split",
-            "Study",
-        ),
-        *("TrainSpec", "TrainlabError", "Trial", "TrialsFailedWarning", "Workload"),
-        *("gate", "log", "open_run", "profile", "run", "watch"),
-    ]
+    classes = (
+        "Dataset Instrument OfWholeSet Run RunFolder Split Study TrainSpec TrainlabError Trial"
+    )
+    verbs = "gate log open_run profile run watch"
+    names = f"__version__ {classes} TrialsFailedWarning Workload {verbs}".split()
+    assert trainlab.__all__ == names
     for name in trainlab.__all__:
         assert getattr(trainlab, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nope'"):

@@ -9,20 +9,12 @@ from trainlab.cli.run_verbs import RunVerb, requested_seeds
 from trainlab.spec import Question
 from trainlab.studies import builtin_study
 
-
-def test_a_file_and_flags_resolve_to_the_same_study(tiny_file: Path, tmp_path: Path) -> None:
-    own = f"{tiny_file}:tiny"
-    (tmp_path / "s.toml").write_text(
-        f"""
-workload = "{own}"
+FILE = """
+workload = "OWN"
 seeds = 3
 design = "one-at-a-time"
 tensorboard = false
-
-[settings]
-epochs = 1
-device = "cpu"
-model = {{ hidden = 6 }}
+settings = { epochs = 1, device = "cpu", model = { hidden = 6 } }
 
 [vary]
 batch_size = [5, 20]
@@ -31,35 +23,28 @@ optimizer = ["sgd"]
 hidden = [4]
 zero_grad = [false]
 """
-    )
+
+
+def asked(what: str, settings: dict[str, Any] | None = None, *vary: str, **given: Any) -> Question:
+    return question_of(what, settings or {}, vary, **given).question
+
+
+def test_a_file_and_flags_resolve_to_the_same_study(tiny_file: Path, tmp_path: Path) -> None:
+    own = f"{tiny_file}:tiny"
+    (tmp_path / "s.toml").write_text(FILE.replace("OWN", own))
     from_file = question_of(str(tmp_path / "s.toml"), {})
     assert from_file.where == str(tmp_path / "s.toml")
+    flags = {"epochs": "1", "batch_size": "5,20", "lr": "0.1, 1e-3", "device": "cpu"}
     # One level needs --vary: `--optimizer sgd` is a setting.
-    from_flags = question_of(
-        own,
-        {
-            "epochs": "1",
-            "batch_size": "5,20",
-            "lr": "0.1, 1e-3",
-            "device": "cpu",
-            "model": "hidden=6",
-        },
-        ["optimizer=sgd", "hidden=4", "zero-grad=false"],
-        seeds=3,
-        design="one-at-a-time",
-        tensorboard=False,
-        save_model=None,
-    )
+    vary = ("optimizer=sgd", "hidden=4", "zero-grad=false")
+    of_run = {"seeds": 3, "design": "one-at-a-time", "tensorboard": False, "save_model": None}
+    from_flags = asked(own, flags | {"model": "hidden=6"}, *vary, **of_run)
     study = study_for(from_file.question)
     assert [cell.id for cell in study.cells] == [
         *("base", "batch_size=5", "batch_size=20", "lr=0.1", "lr=0.001", "optimizer=sgd"),
         *("hidden=4", "zero_grad=false"),
     ]
-    assert study_for(from_flags.question) == study
-
-
-def asked(what: str, settings: dict[str, Any] | None = None, *vary: str, **given: Any) -> Question:
-    return question_of(what, settings or {}, vary, **given).question
+    assert study_for(from_flags) == study
 
 
 def test_flags_override_a_study() -> None:
@@ -72,13 +57,7 @@ def test_flags_override_a_study() -> None:
     assert asked("fashion-lab", None, "lr=0.5").vary["lr"] == (0.5,)
 
 
-def test_commas_inside_a_value_are_no_levels() -> None:
-    question = asked("fashion-mlp", {"model": "hidden=64,bias=true", "data": "a,b"})
-    assert question.vary == {}
-    assert question.settings["data"] == "a,b"
-
-
-def test_levels_are_numbers_words_or_truths() -> None:
+def test_levels_are_numbers_words_or_truths_and_commas_inside_a_value_are_none() -> None:
     for text, levels in (
         ("lr=0.01,1e-3", (0.01, 0.001)),
         ("optimizer=adam, sgd", ("adam", "sgd")),
@@ -86,6 +65,8 @@ def test_levels_are_numbers_words_or_truths() -> None:
         ("hidden=64", (64,)),
     ):
         assert list(asked("fashion-mlp", None, text).vary.values()) == [levels]
+    question = asked("fashion-mlp", {"model": "hidden=64,bias=true", "data": "a,b"})
+    assert (question.vary, question.settings["data"]) == ({}, "a,b")
 
 
 def test_a_budget_is_a_time() -> None:

@@ -84,7 +84,7 @@ def test_the_server_shows_the_curves_of_the_records_over_samples(
         assert [samples for samples, _ in expected] == [300, 600]
 
 
-def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
+def test_the_front_page_opens_on_the_pinned_curves_and_the_graph_is_shown(address: str) -> None:
     with urllib.request.urlopen(address, timeout=20) as reply:  # noqa: S310
         opened, page = reply.url, reply.read()
     assert b"<tb-webapp" in page
@@ -95,6 +95,10 @@ def test_the_front_page_opens_on_the_pinned_curves(address: str) -> None:
     by_setting = re.compile(grouping.removeprefix("regex:"))
     settings = [by_setting.match(name)[1] for name in NAMES]  # type: ignore[index]
     assert settings == ["batch_size=64"] * 2 + ["batch_size=256"] * 2
+    assert NAMES[0] in until(address, "plugin/graphs/info", "run_graph")
+    graph = ask(address, f"plugin/graphs/graph?run={quote(NAMES[0])}").decode()
+    for layer in ("Net/Linear[fc1]", "Net/ReLU[relu]", "Net/Linear[fc2]"):
+        assert layer in graph
 
 
 def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_path: Path) -> None:
@@ -118,12 +122,3 @@ def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: 
     link_trials(tmp_path / "runs", tmp_path / "links")
     shown = {str(link.relative_to(tmp_path / "links")) for link in tmp_path.glob("links/*/*")}
     assert shown == {f"{run}/{name}" for run in "ab" for name in NAMES}
-
-
-def test_the_server_shows_the_graph(address: str) -> None:
-    told = until(address, "plugin/graphs/info", "run_graph")
-    name = NAMES[0]
-    assert name in told
-    graph = ask(address, f"plugin/graphs/graph?run={quote(name)}").decode()
-    for layer in ("Net/Linear[fc1]", "Net/ReLU[relu]", "Net/Linear[fc2]"):
-        assert layer in graph

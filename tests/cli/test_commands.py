@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from command import Verb
-from trainlab.execute.signals import signals_interrupt
 
 TRAINLAB = [sys.executable, "-m", "trainlab"]
 
@@ -88,29 +87,13 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
     assert f"tiny: cannot run a batch: {told}" in trainlab("probes", own, code=2).stderr
 
 
-def test_signals_interrupt_and_do_what_they_did_before_afterwards() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        before = signal.signal(number, signal.default_int_handler)
-        try:
-            with pytest.raises(KeyboardInterrupt), signals_interrupt():
-                signal.raise_signal(number)
-            assert signal.getsignal(number) is signal.default_int_handler
-            signal.signal(number, signal.SIG_IGN)
-            with signals_interrupt():
-                signal.raise_signal(number)
-        finally:
-            signal.signal(number, before)
-
-
 @pytest.mark.slow
 def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(tmp_path: Path) -> None:
     number = signal.SIGTERM
-    words = ["run", "fashion-mlp", "--data", "bundled", "--epochs", "1000", "--out", "r"]
-    words.append("--no-tensorboard")
+    words = "run fashion-mlp --data bundled --epochs 1000 --out r --no-tensorboard --quiet"
     process = subprocess.Popen(
-        [*TRAINLAB, *words],
+        [*TRAINLAB, *words.split()],
         cwd=tmp_path,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # The tests themselves may have been started with the signal ignored (in the background).

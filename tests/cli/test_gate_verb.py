@@ -87,6 +87,25 @@ def test_for_programs_and_for_a_comment(trainlab: Verb, make: Make, tmp_path: Pa
     assert "Only in slow: batch_size=32." in shown
 
 
+@pytest.mark.slow
+def test_of_two_real_profiles_the_exit_code_and_what_is_printed_agree(
+    trainlab: Verb, tiny_file: Path
+) -> None:
+    """Whatever it is: how fast the machine is does not matter."""
+    asked = "--device cpu --threads 1 --on inline --processes 3 --mode train --budget-s 0.1"
+    asked += " --active-steps 1 --trace-mb 0 --extra-s 0"
+    for name in ("old", "new"):
+        trainlab("profile", f"{tiny_file}:tiny", *asked.split(), "--out", name)
+    found = package.gate("new", against="old", slower=0.05)
+    code = found.exit_code
+    verdict = {0: "pass", 1: "fail", 3: "cannot tell"}[code]
+    told = {0: "Not slower: ", 1: "Slower: ", 3: "Cannot tell: "}[code]
+    assert (found.verdict, found.checks[0].num_run) == (verdict, 3)
+    words = ("gate", "new", "--against", "old", "--slower", "5%")
+    assert trainlab(*words, code=code).stdout.startswith(told)
+    assert json.loads(trainlab(*words, "--json", code=code).stdout)["verdict"] == verdict
+
+
 REFUSED = [
     ("gate new --against new", "new: is compared with itself; name two run folders"),
     ("gate new", "gate: --against BASELINE: is required; see `trainlab gate --help`"),

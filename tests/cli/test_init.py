@@ -55,18 +55,16 @@ def test_nothing_is_overwritten_and_another_folder_is_offered(
     (tmp_path / "mine" / "study.toml").write_text("precious")
     (tmp_path / "mine_2").mkdir()
     told = trainlab("init", "mine", code=2).stderr
-    assert told == (
-        "trainlab: mine/study.toml: is there already; choose another folder, as mine_3\n"
-    )
+    there = "is there already; choose another folder, as mine_3"
+    assert told == f"trainlab: mine/study.toml: {there}\n"
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["study.toml"]
     assert (tmp_path / "mine" / "study.toml").read_text() == "precious"
     told = trainlab("init", "mine", "--lang", "zh", code=2).stderr
     assert told == "trainlab: mine/study.toml：已经存在；请选择别的文件夹，如 mine_3\n"
     trainlab("init", "mine_3")
     told = trainlab("init", "other", "--from", "minst", code=2).stderr
-    assert (
-        told == "trainlab: --from: got 'minst', must be one of blank, mnist; did you mean mnist?\n"
-    )
+    meant = "--from: got 'minst', must be one of blank, mnist; did you mean mnist?"
+    assert told == f"trainlab: {meant}\n"
     assert not (tmp_path / "other").exists()
 
 

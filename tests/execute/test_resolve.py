@@ -28,9 +28,7 @@ def study_of(tiny_file: Path) -> Maker:
 
 def test_a_study_holds_every_cell_with_the_workloads_defaults(study_of: Maker) -> None:
     study = study_of(vary={"batch_size": (5, 20)}, seeds=2, title="why?")
-    assert study.name == "tiny"
-    assert study.title == "why?"
-    assert study.factors == ("batch_size",)
+    assert (study.name, study.title, study.factors) == ("tiny", "why?", ("batch_size",))
     assert [cell.settings.batch_size for cell in study.cells] == [5, 20]
     assert all((c.settings.epochs, c.settings.lr) == (2, 0.01) for c in study.cells)
     assert study.settings == study.cells[0].settings
@@ -38,16 +36,9 @@ def test_a_study_holds_every_cell_with_the_workloads_defaults(study_of: Maker) -
 
 def test_problems_of_factors_and_metrics_are_told_together(study_of: Maker) -> None:
     with pytest.raises(SpecError) as caught:
-        study_of(
-            vary={"batch_sze": (1,)},
-            targets={"test/acuracy": 0.9},
-            margins={"loss": 0.1},
-        )
-    assert [line.split(": ")[1] for line in caught.value.problems] == [
-        "targets.test/acuracy",
-        "margins.loss",
-        "vary.batch_sze",
-    ]
+        study_of(vary={"batch_sze": (1,)}, targets={"test/acuracy": 0.9}, margins={"loss": 0.1})
+    places = [line.split(": ")[1] for line in caught.value.problems]
+    assert places == ["targets.test/acuracy", "margins.loss", "vary.batch_sze"]
     assert "it has train/loss, train/accuracy, test/loss, test/accuracy" in str(caught.value)
 
 
@@ -86,22 +77,16 @@ def test_what_cannot_be_run_is_refused_and_leaves_no_folder(
 
 
 def test_what_would_be_of_no_effect_is_refused_with_its_reason(study_of: Maker) -> None:
-    far, cost = "inference/sample_us", CostSpec()
+    far, cost = {"margins": {"inference/sample_us": 0.1}}, {"cost": CostSpec()}
+    both = far | cost
+    foo, los = {"foo": {"test/loss": 0.1}}, {"full": {"test/los": 0.1}}
+    added = {"until_decided": True, "learn": False, **cost}
     refusals: dict[str, dict[str, Any]] = {
-        "spreads.foo: no such data; must be one of full": {"spreads": {"foo": {"test/loss": 0.1}}},
-        "spreads.full.test/los: tiny has no such metric; it has train/loss": {
-            "spreads": {"full": {"test/los": 0.1}}
-        },
-        f"margins.{far}: is not measured; add [cost]": {"margins": {far: 0.1}},
-        f"margins.{far}: is not measured; set cost.mode to both or inference": {
-            "margins": {far: 0.1},
-            "cost": cost,
-        },
-        "until_decided: adds seeds to train with, but learn is false": {
-            "until_decided": True,
-            "learn": False,
-            "cost": cost,
-        },
+        "spreads.foo: no such data; must be one of full": {"spreads": foo},
+        "spreads.full.test/los: tiny has no such metric; it has train/loss": {"spreads": los},
+        "margins.inference/sample_us: is not measured; add [cost]": far,
+        "margins.inference/sample_us: is not measured; set cost.mode to both or inference": both,
+        "until_decided: adds seeds to train with, but learn is false": added,
     }
     for told, given in refusals.items():
         with pytest.raises(SpecError) as caught:

@@ -28,6 +28,17 @@ def _usual_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+def test_signals_interrupt_and_do_what_they_did_before_afterwards() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt), signals_interrupt():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.default_int_handler
+        signal.signal(number, signal.SIG_IGN)
+        with signals_interrupt():
+            signal.raise_signal(number)
+
+
 def test_a_held_signal_interrupts_after_the_block() -> None:
     reached = []
 

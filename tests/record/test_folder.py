@@ -1,18 +1,13 @@
 import math
-import subprocess
-import sys
+import resource
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from trainlab.errors import RecordError
-from trainlab.record.files import (
-    LineWriter,
-    numbered_lines,
-    read_json,
-    write_json,
-)
+from trainlab.record.files import LineWriter, numbered_lines, read_json, write_json
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.schema import FORMAT
 from trainlab.record.study_record import EventReader
@@ -51,10 +46,9 @@ def test_a_record_that_is_none_of_ours_is_told_with_its_place(tmp_path: Path) ->
 
 def test_a_line_cut_off_by_a_crash_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "curve.jsonl"
-    lines = LineWriter(path)
-    lines.write({"step": 1})
-    lines.write({"step": 2})
-    lines.close()
+    with closing(LineWriter(path)) as lines:
+        lines.write({"step": 1})
+        lines.write({"step": 2})
     path.write_bytes(path.read_bytes() + '{"step": 3, "好'.encode()[:-1])
     assert [line for _, line in numbered_lines(path)] == [{"step": 1}, {"step": 2}]
 
@@ -66,23 +60,16 @@ def test_json_that_is_not_json_is_never_written(tmp_path: Path) -> None:
 
 
 def test_a_write_that_hits_the_limit_keeps_the_old_file_whole(tmp_path: Path) -> None:
-    code = f"""
-import resource, signal
-from pathlib import Path
-from trainlab.errors import RecordError
-from trainlab.record.files import write_json
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-path = Path({str(tmp_path)!r}) / "study.json"
-write_json(path, {{"a": 1}})
-resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-try:
-    write_json(path, {{"a": "x" * 5000}})
-except RecordError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "study.json: cannot be written: File too large; free some space" in done.stdout
-    assert read_json(tmp_path / "study.json") == {"a": 1}
+    path, limit = tmp_path / "study.json", resource.getrlimit(resource.RLIMIT_FSIZE)
+    write_json(path, {"a": 1})
+    told = "study.json: cannot be written: File too large; free some space"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        with pytest.raises(RecordError, match=told):
+            write_json(path, {"a": "x" * 5000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert read_json(path) == {"a": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
@@ -99,9 +86,8 @@ def test_texts_of_records_are_plain_when_they_are_read(tmp_path: Path) -> None:
     write_json(tmp_path / "x.json", {"a\x1b[31m": ["\ud800", "tab\tend\n", "\x9b2J"]})
     plain = "\N{REPLACEMENT CHARACTER}"
     assert read_json(tmp_path / "x.json") == {f"a{plain}[31m": [plain, "tab\tend\n", f"{plain}2J"]}
-    lines = LineWriter(tmp_path / "x.jsonl")
-    lines.write({"test/\x1b\ud800": 1.0})
-    lines.close()
+    with closing(LineWriter(tmp_path / "x.jsonl")) as lines:
+        lines.write({"test/\x1b\ud800": 1.0})
     assert list(numbered_lines(tmp_path / "x.jsonl")) == [(1, {f"test/{plain}{plain}": 1.0})]
 
 
@@ -112,27 +98,17 @@ ENDS = '{"kind": "group_ends", "at": "2026-11-15T10:00:02+00:00", "trials": ["a"
 ELSEWHERE = '{"kind": "group_begins", "at": "2026-11-15T10:00:01+00:00", "trials": ["b"]}\n'
 
 
-def kinds(reader: EventReader) -> list[tuple[str, tuple[str, ...]]]:
-    return [(event.kind, event.trials) for event in reader.new()]
-
-
-def test_each_event_is_read_once_and_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
+def test_events_of_all_processes_are_read_once_in_the_order_of_their_times(tmp_path: Path) -> None:
     file, reader = tmp_path / "host-1.jsonl", EventReader(tmp_path)
-    assert reader.new() == []
-    file.write_text(BEGINS + ENDS[:20])
-    assert kinds(reader) == [("group_begins", ("a",))]
-    assert reader.new() == []
-    file.write_text(BEGINS + ENDS)
-    assert kinds(reader) == [("group_ends", ("a",))]
-
-
-def test_events_of_several_processes_come_in_the_order_of_their_times(tmp_path: Path) -> None:
-    reader = EventReader(tmp_path)
-    (tmp_path / "a-1.jsonl").write_text(BEGINS + ENDS)
-    (tmp_path / "b-1.jsonl").write_text(ELSEWHERE)
-    assert [trials for _, trials in kinds(reader)] == [("a",), ("b",), ("a",)]
-
-
-def test_events_of_a_later_version_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "h.jsonl").write_text('{"kind": "of a later version"}\n{\n' + BEGINS)
-    assert kinds(EventReader(tmp_path)) == [("group_begins", ("a",))]
+    for here, elsewhere, told in (
+        ("", "", []),
+        # Half a line waits for its other half.
+        (BEGINS + ENDS[:20], "", [("group_begins", ("a",))]),
+        (BEGINS + ENDS[:20], "", []),
+        (BEGINS + ENDS, ELSEWHERE, [("group_begins", ("b",)), ("group_ends", ("a",))]),
+    ):
+        file.write_text(here)
+        (tmp_path / "other-1.jsonl").write_text(elsewhere)
+        assert [(event.kind, event.trials) for event in reader.new()] == told
+    file.write_text('{"kind": "of a later version"}\n{\n' + BEGINS)
+    assert [event.trials for event in EventReader(tmp_path).new()] == [("a",), ("b",)]

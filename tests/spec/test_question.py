@@ -8,13 +8,7 @@ import pytest
 
 from trainlab.errors import SpecError
 from trainlab.spec import Cell, Question, Study, TrainSpec
-from trainlab.spec.question import (
-    checked_question,
-    layout_of,
-    looks_of,
-    read_question,
-    seeds_of,
-)
+from trainlab.spec.question import checked_question, layout_of, looks_of, read_question, seeds_of
 from trainlab.spec.study import Target, lower_is_better, target_of
 from trainlab.studies import study_file, study_names
 
@@ -41,14 +35,12 @@ def test_all_problems_of_settings_and_levels_are_told_together() -> None:
 
 def test_what_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
-    path.write_text('workload == "w"')
-    with pytest.raises(SpecError, match=r"s\.toml: is not TOML: .*line 1"):
+    with pytest.raises(SpecError, match=r"s\.toml: cannot be read: No such file"):
         read_question(path)
-    with pytest.raises(SpecError, match=r"none\.toml: cannot be read: No such file"):
-        read_question(tmp_path / "none.toml")
-    path.write_bytes(b"\xff\xfe")
-    with pytest.raises(SpecError, match="is not TOML"):
-        read_question(path)
+    for content, told in ((b'workload == "w"', ".*line 1"), (b"\xff\xfe", "")):
+        path.write_bytes(content)
+        with pytest.raises(SpecError, match=rf"s\.toml: is not TOML: {told}"):
+            read_question(path)
 
 
 def test_a_level_that_the_base_has_is_the_base_also_by_default() -> None:
@@ -62,11 +54,8 @@ def test_a_level_that_the_base_has_is_the_base_also_by_default() -> None:
         found, same_as_base = layout_of(question, defaults, PARAMETERS, model)
         assert [cell.id for cell in found] == ["base", ids]
         assert same_as_base == (same,)
-
-
-def test_listed_cells_alone_start_from_the_base() -> None:
-    found = cells('workload = "w"\n[[cells]]\noptimizer = "sgd"\nlr = 0.5')
-    assert [cell.id for cell in found] == ["base", "optimizer=sgd,lr=0.5"]
+    listed = cells('workload = "w"\n[[cells]]\noptimizer = "sgd"\nlr = 0.5')
+    assert [cell.id for cell in listed] == ["base", "optimizer=sgd,lr=0.5"]
 
 
 def test_another_optimizer_drops_the_defaults_tuned_for_the_workloads_own() -> None:
@@ -89,12 +78,8 @@ def test_the_schema_accepts_the_built_in_studies_and_refuses_mistakes() -> None:
         values = tomllib.loads(study_file(name).read_text())
         assert schema.is_valid(values), name
         for wrong in (
-            {"sedes": 3},
-            {"vary": {"lr": 0.1}},
-            {"seeds": "x"},
-            {"design": "gird"},
-            {"cost": {"processes": 0}},
-            {"margins": {"test/loss": 0}},
+            *({"sedes": 3}, {"vary": {"lr": 0.1}}, {"seeds": "x"}, {"design": "gird"}),
+            *({"cost": {"processes": 0}}, {"margins": {"test/loss": 0}}),
         ):
             assert not schema.is_valid({**values, **wrong}), wrong
     assert not schema.is_valid({"seeds": 3})
@@ -108,12 +93,9 @@ def test_the_schema_describes_every_field_for_editors() -> None:
     assert [kind["type"] for kind in kinds] == ["number", "string"]
 
 
-def test_seeds_are_a_number_or_themselves() -> None:
+def test_seeds_are_a_number_or_themselves_and_more_are_added_only_to_a_number() -> None:
     assert seeds_of(Question(workload="w", seeds=3)) == (1, 2, 3)
     assert seeds_of(Question(workload="w", seeds=(4, 9))) == (4, 9)
-
-
-def test_seeds_that_cannot_be_added_are_refused() -> None:
     for fields, told in (
         ({"seeds": (1, 2)}, "give a number of seeds, not a list"),
         ({"seeds": 30}, "max_seeds: got 20, must be 30 or more"),
