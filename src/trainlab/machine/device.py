@@ -1,13 +1,16 @@
-"""Which device a trial runs on, and when the device is done."""
+"""Which device a trial runs on, what it is, and when it is done."""
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import psutil
+import pynvml
 import torch
 
 from trainlab.errors import DeviceError
 from trainlab.machine.host import SPARE_SHARE
+from trainlab.record.study_record import Gpu
 
 
 def pick_device(name: str) -> torch.device:
@@ -52,6 +55,38 @@ def _check_cuda(device: torch.device) -> None:
         raise DeviceError(
             f"device: got {device}, but there are {count} GPUs: cuda:0 to cuda:{count - 1}"
         )
+
+
+def gpus_here() -> tuple[tuple[Gpu, ...], str | None]:
+    """Each as the driver names it, and the driver's version."""
+
+    def queried(call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
+            return None
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return (), None
+    gpus = []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+        clock_mhz = queried(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
+        gpus.append(
+            Gpu(
+                name=pynvml.nvmlDeviceGetName(handle),
+                memory_gib=None if memory is None else round(memory.total / 2**30, 1),
+                power_limit_w=None if power_mw is None else power_mw / 1000,
+                sm_clock_max_mhz=clock_mhz,
+            )
+        )
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    pynvml.nvmlShutdown()
+    return tuple(gpus), driver
 
 
 def synchronize(device: torch.device) -> None:

@@ -6,12 +6,11 @@ import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from trainlab.machine.host import cpu_model, output_of, usable_vcpus
-from trainlab.record.study_record import Environment, Gpu
+from trainlab.record.study_record import Environment
 
 PACKAGES = (
     *("trainlab", "torch", "numpy", "tensorboard", "pydantic", "scipy", "pandas"),
@@ -29,13 +28,15 @@ def capture(folder: Path) -> Environment:
     """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
     import torch
 
+    from trainlab.machine.device import gpus_here
+
     git = ["git", "-C", str(folder)]
     commit = output_of([*git, "rev-parse", "HEAD"])
     changes = output_of([*git, "status", "--porcelain", "--untracked-files=no"])
     system = f"{platform.system()} {platform.version()}"
     with suppress(OSError, KeyError):
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
-    gpus, driver = _gpus()
+    gpus, driver = gpus_here()
     cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
     versions = {}
     for name in PACKAGES:
@@ -63,39 +64,6 @@ def capture(folder: Path) -> Environment:
         torch_interop_threads=torch.get_num_interop_threads(),
         tf32=tf32_modes(),
     )
-
-
-def _gpus() -> tuple[tuple[Gpu, ...], str | None]:
-    """Each as the driver names it, and the driver's version."""
-    import pynvml
-
-    def queried(call: Any, *arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
-            return None
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return (), None
-    gpus = []
-    for number in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-        clock_mhz = queried(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
-        gpus.append(
-            Gpu(
-                name=pynvml.nvmlDeviceGetName(handle),
-                memory_gib=None if memory is None else round(memory.total / 2**30, 1),
-                power_limit_w=None if power_mw is None else power_mw / 1000,
-                sm_clock_max_mhz=clock_mhz,
-            )
-        )
-    driver = pynvml.nvmlSystemGetDriverVersion()
-    pynvml.nvmlShutdown()
-    return tuple(gpus), driver
 
 
 def tf32_modes() -> dict[str, bool]:
