@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 from torch import nn
 
 from trainlab.instruments.probe_instrument import Probes
@@ -22,6 +24,11 @@ from trainlab.train.metering import Means
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup, set_up
 from trainlab.workloads.workload import Workload
+
+ON_A_GPU = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from asking import study_of
+from training import ON_A_GPU
 from trainlab.errors import Interrupted
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.worker import run_group
@@ -101,10 +102,6 @@ restless, lanes, counting = (
     for model in (Restless, dropping, Counting)
 )
 """
-ON_A_GPU = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 SETTINGS = {
     "device": "cpu",
     "epochs": 3,

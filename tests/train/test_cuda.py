@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import trainlab
-from training import MakeSetup, train
+from training import ON_A_GPU, MakeSetup, train
 from trainlab.data.fetch import load_images
 from trainlab.errors import DeviceError
 from trainlab.machine.device import pick_device
@@ -18,10 +18,7 @@ from trainlab.train.metering import Meter
 from trainlab.workloads.find import find_workload
 from trainlab.workloads.workload import Workload
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = ON_A_GPU
 
 
 def test_the_same_seed_gives_the_same_weights_and_order_as_on_the_cpu(

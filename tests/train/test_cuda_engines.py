@@ -8,16 +8,13 @@ import torch
 from test_lanes import MIXED, SUITED, UNSUITED, losses, mixed, trained, workload_of
 from torch import nn
 
-from training import HomedSetup, MakeSetup
+from training import ON_A_GPU, HomedSetup, MakeSetup
 from trainlab.spec import TrainSpec
 from trainlab.train.engines.engine import Unsuited
 from trainlab.train.engines.lane_updates import LaneUpdate, update_key
 from trainlab.workloads.find import find_workload
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
+pytestmark = ON_A_GPU
 OPTIMIZERS: tuple[dict[str, Any], ...] = (
     {"optimizer": "sgd"},
     {"optimizer": "sgd", "momentum": 0.9, "optimizer_options": {"dampening": 0.3}},

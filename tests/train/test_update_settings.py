@@ -11,17 +11,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import trainlab
-from training import curve_of
+from training import ON_A_GPU, curve_of
 from trainlab import Dataset, Split, Workload
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.train.engines import tuned
 from trainlab.train.seeds import data_order, seeded
 
 SIZE, BATCH, SEED, LR = 50, 8, 3, 0.05
-ON_A_GPU = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
-]
 DRAWN = torch.Generator().manual_seed(0)
 X = torch.randn(SIZE, 6, generator=DRAWN)
 Y = (X.sum(1) > 0).long()

@@ -12,6 +12,7 @@ from zoo import ZOO, Specimen
 from zoo.generative import Temperature
 
 import trainlab
+from training import ON_A_GPU
 from trainlab.errors import WorkloadError
 from trainlab.execute import worker
 from trainlab.measure.limits import measured_limits
@@ -91,6 +92,12 @@ def test_a_kind_of_model_is_trained_probed_profiled_and_reported(name: str, tmp_
     assert all(part.operators and part.layers and part.memory for part in measured)
     page = run.report().read_text()
     assert kind.workload.name in page
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=ON_A_GPU) for name in ZOO])
+def test_a_kind_of_model_on_a_gpu(name: str, tmp_path: Path) -> None:
+    _, learned = run_of(ZOO[name], tmp_path, device="cuda")
+    print(name, *sorted({str(trial.resolved["engine"]) for trial in learned}))
 
 
 def test_the_page_of_what_works_tells_the_fields_of_every_kind() -> None:
