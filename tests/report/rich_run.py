@@ -20,17 +20,10 @@ ACCURACY = {1: 0.90, 16: 0.95, 64: 0.93}
 
 def rich_study(**asked: Any) -> Study:
     """Three batch sizes, eight seeds, cost in both modes."""
-    return made_study(
-        **{
-            "title": "What does the batch size do?",
-            "seeds": 8,
-            "vary": {"batch_size": [1, 16, 64]},
-            "cost": {"mode": "both", "processes": 3},
-            "targets": {"test/accuracy": 0.94},
-            "margins": {"test/accuracy": 0.005},
-            **asked,
-        }
-    )
+    usual = {"title": "What does the batch size do?", "seeds": 8}
+    usual |= {"vary": {"batch_size": [1, 16, 64]}, "cost": {"mode": "both", "processes": 3}}
+    usual |= {"targets": {"test/accuracy": 0.94}, "margins": {"test/accuracy": 0.005}}
+    return made_study(**(usual | asked))
 
 
 def rich_run(
@@ -67,14 +60,14 @@ def rich_run(
 
 def confused_counts(number: int, seed: int) -> list[list[int]]:
     """100 samples of each class; the second and first are confused most, and more so in later seeds."""
-    wrong = [
-        [(a + b + seed) % 3 * (abs(a - b) < 3) if a != b else 0 for b in range(number)]
-        for a in range(number)
-    ]
-    wrong[1][0] = 20 + seed
-    return [
-        [100 - sum(row) if a == b else row[b] for b in range(number)] for a, row in enumerate(wrong)
-    ]
+    counts = []
+    for a in range(number):
+        row = [(a + b + seed) % 3 * (0 < abs(a - b) < 3) for b in range(number)]
+        if a == 1:
+            row[0] = 20 + seed
+        row[a] = 100 - sum(row)
+        counts.append(row)
+    return counts
 
 
 def rich_data(path: Path, **told: Any) -> RunData:
@@ -99,24 +92,12 @@ def section_of(document: Document, name: str) -> Section:
 
 def row(name: str, inputs: list[int], **told: Any) -> LayerRow:
     """One call of a layer."""
-    usual: dict[str, Any] = {
-        "call": 1,
-        "kind": "module",
-        "type": "Linear",
-        "phase": "forward",
-        "output_shapes": [[16, 32]],
-        "num_parameters": 1056,
-        "forward_flops": 32768,
-        "backward_flops": 65536,
-        "forward_bytes": 4096,
-        "backward_bytes": 8192,
-        "output_bytes": 2048,
-        "saved_bytes": 2048,
-        "first_forward_us": 900.0,
-        "first_backward_us": 90.0,
-        "forward_us": [100.0],
-        "backward_us": [200.0],
-    }
+    usual: dict[str, Any] = {"call": 1, "kind": "module", "type": "Linear", "phase": "forward"}
+    usual |= {"output_shapes": [[16, 32]], "num_parameters": 1056}
+    usual |= {"forward_flops": 32768, "forward_bytes": 4096, "output_bytes": 2048}
+    usual |= {"backward_flops": 65536, "backward_bytes": 8192, "saved_bytes": 2048}
+    usual |= {"first_forward_us": 900.0, "forward_us": [100.0]}
+    usual |= {"first_backward_us": 90.0, "backward_us": [200.0]}
     return LayerRow(name=name, inputs=inputs, **{**usual, **told})
 
 
@@ -141,14 +122,13 @@ def _rows(trial: Trial) -> list[Any]:
 
 
 def _layers(size: int) -> list[LayerRow]:
+    loss: dict[str, Any] = {"kind": "function", "phase": "loss", "output_shapes": [[]]}
     return [
         row("fc1", [-1], output_shapes=[[size, 32]]),
         row("relu", [0], type="relu", kind="function", num_parameters=0),
         row("fc2", [1], output_shapes=[[size, 10]]),
         row("add", [0, 2], type="add", kind="function", num_parameters=0),
-        row(
-            "nll_loss", [-1, 3], type="nll_loss", kind="function", phase="loss", output_shapes=[[]]
-        ),
+        row("nll_loss", [-1, 3], type="nll_loss", **loss),
     ]
 
 
@@ -158,10 +138,7 @@ def _watched(rows: list[LayerRow]) -> dict[str, Any]:
 
 
 def _step(ms: float, faults: int) -> ColdStep:
-    return ColdStep(
-        phases_ms={"forward": 0.7 * ms, "optimizer": 0.3 * ms},
-        page_faults=faults,
-        modules_imported=2 if faults else 0,
-        libraries_loaded=None,
-        device_allocations=None,
-    )
+    phases = {"forward": 0.7 * ms, "optimizer": 0.3 * ms}
+    unknown = {"libraries_loaded": None, "device_allocations": None}
+    imported = 2 if faults else 0
+    return ColdStep(phases_ms=phases, page_faults=faults, modules_imported=imported, **unknown)

@@ -7,16 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fabricate import (
-    QUIET,
-    Fabricated,
-    confusion,
-    made_study,
-    made_turns,
-    operator,
-    probe_line,
-    write_probes,
-)
+import fabricate as made
+from fabricate import Fabricated, made_study, operator
 from trainlab.plan import Trial
 from trainlab.record.cost_record import TurnRecord
 from trainlab.record.run_folder import RunFolder
@@ -56,11 +48,9 @@ def learn_run(path: Path) -> RunFolder:
 def _final(trial: Trial) -> dict[str, float]:
     own, luck = drawn(trial.cell, trial.seed), drawn(trial.seed)
     accuracy = 0.8423 + SHIFTS.get(trial.cell, 0.0) + luck.gauss(0, 0.004) + own.gauss(0, 0.0031)
-    return {
-        "test/accuracy": accuracy,
-        "test/loss": 0.5432 + luck.gauss(0, 0.02) + own.gauss(0, 0.0061),
-        "train/loss": 0.2 + luck.gauss(0, 0.02) + own.gauss(0.004, 0.012),
-    }
+    loss = 0.5432 + luck.gauss(0, 0.02) + own.gauss(0, 0.0061)
+    train_loss = 0.2 + luck.gauss(0, 0.02) + own.gauss(0.004, 0.012)
+    return {"test/accuracy": accuracy, "test/loss": loss, "train/loss": train_loss}
 
 
 def _state(trial: Trial) -> str:
@@ -82,7 +72,7 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         lines.append({**line, **metrics, "train_s": train_s, "time_s": elapsed})
     home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     if (trial.cell, trial.seed) == ("base", 2):
-        load = QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
+        load = made.QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
         home.write(trial.model_copy(update={"load": load}))
     if trial.state == "diverged":
         step = None if trial.seed == 7 else chance.randrange(100, 2000)
@@ -95,21 +85,18 @@ def grid_run(path: Path) -> RunFolder:
 
     def final(trial: Trial) -> dict[str, float]:
         size, hidden = trial.settings.batch_size, trial.settings.model["hidden"]
-        chance = drawn("grid", trial.cell, trial.seed)
-        accuracy = 0.7 + 0.01 * size + (0.1 if size == 16 and hidden == 5 else 0.0)
-        loss = 0.5 + chance.gauss(0, 0.02)
-        return {
-            "test/accuracy": accuracy + chance.gauss(0, 0.004),
-            "test/loss": loss,
-            "train/loss": loss,
-        }
+        own = drawn("grid", trial.cell, trial.seed).gauss(0, 0.004)
+        # Every effect is large: how many seeds an open one needs takes long to simulate.
+        level = 0.01 * size + 0.04 * (hidden == 5) + 0.1 * (size == 16 and hidden == 5) + own
+        losses = {"test/loss": 0.9 - 1.5 * level, "train/loss": 0.8 - level - own / 2}
+        return {"test/accuracy": 0.6 + level, **losses}
 
     folder = Fabricated(final=final).write(path, study)
     for trial in folder.trials():
         chance = drawn("classes", trial.id)
         wrong = [[chance.randrange(2, 40) * (a != b) for b in range(3)] for a in range(3)]
         counts = [[n or 131 - sum(row) for n in row] for row in wrong]
-        folder.trial(trial.id).confusion.write(confusion(counts, trial.seed))
+        folder.trial(trial.id).confusion.write(made.confusion(counts, trial.seed))
     return folder
 
 
@@ -120,8 +107,9 @@ def large_batch_run(path: Path) -> RunFolder:
     def final(trial: Trial) -> dict[str, float]:
         size = min(trial.settings.batch_size, 960)
         own = drawn("large", size, trial.seed).gauss(0, 0.004)
-        accuracy = 0.6 + 0.03 * math.log2(size) + own
-        return {"test/accuracy": accuracy, "test/loss": 0.5 - own, "train/loss": 0.4 + 2 * own}
+        level = 0.03 * math.log2(size) + own
+        losses = {"test/loss": 0.7 - 1.5 * level, "train/loss": 0.8 - 2 * level - own}
+        return {"test/accuracy": 0.6 + level, **losses}
 
     return Fabricated(final=final).write(path, study)
 
@@ -142,13 +130,10 @@ def seed_parts_run(path: Path) -> RunFolder:
 
 def cost_run(path: Path) -> RunFolder:
     """Three sizes of three widths in both modes: one bends, one hardly differs from the first."""
-    study = made_study(
-        vary={"batch_size": (1, 4, 16), "hidden": (3, 5, 7)},
-        seeds=2,
-        learn=False,
-        cost=CostSpec(mode="both"),
-        margins={"train/sample_us": 0.05, "inference/sample_us": 0.6},
-    )
+    vary = {"batch_size": (1, 4, 16), "hidden": (3, 5, 7)}
+    margins = {"train/sample_us": 0.05, "inference/sample_us": 0.6}
+    cost = CostSpec(mode="both")
+    study = made_study(vary=vary, seeds=2, learn=False, cost=cost, margins=margins)
     return _cost_run(path, study)
 
 
@@ -172,8 +157,8 @@ def _broken(trial: Trial) -> str:
 def _cost_run(
     path: Path, study: Any, state: Callable[[Trial], str] = lambda trial: "done"
 ) -> RunFolder:
-    made = Fabricated(step_ms=_step_ms, rows=_rows, peak_bytes=_peak, state=state)
-    folder = made.write(path, study)
+    told = {"step_ms": _step_ms, "rows": _rows, "peak_bytes": _peak, "state": state}
+    folder = Fabricated(**told).write(path, study)
     for trial in folder.trials():
         _vary_cost(folder, trial)
     return folder
@@ -207,10 +192,8 @@ def _vary_cost(folder: RunFolder, trial: TrialRecord) -> None:
         record = home.cost.read()
         step_ms = record.step_ms[0]
         steps = [step_ms * chance.uniform(0.97, 1.04) for _ in range(3 * 8)]
-        phases = {
-            name: [ms[0] * chance.uniform(0.8, 1.2) for _ in range(4)]
-            for name, ms in record.phases_ms.items()
-        }
+        first = {name: ms[0] for name, ms in record.phases_ms.items()}
+        phases = {n: [ms * chance.uniform(0.8, 1.2) for _ in range(4)] for n, ms in first.items()}
         load = record.load.model_copy(update={"others_cores": chance.uniform(0.0, 0.4)})
         told = {"step_ms": steps, "phases_ms": phases, "load": load, "turns": _turns(chance)}
         told |= {"num_samples": 965, "last_ms": [chance.uniform(0.5, 1.0) for _ in range(3)]}
@@ -223,15 +206,12 @@ def _vary_cost(folder: RunFolder, trial: TrialRecord) -> None:
 def _turns(chance: Random) -> list[TurnRecord]:
     """Of three bare steps each; one was disturbed, four have a marked step."""
     loud = chance.randrange(8)
-    return [
-        turn.model_copy(
-            update={
-                "num_marked": int(place < 4),
-                "others_cores": 0.8 if place == loud else chance.uniform(0.0, 0.2),
-            }
-        )
-        for place, turn in enumerate(made_turns(8, 3))
-    ]
+    turns = made.made_turns(8, 3)
+    for place, turn in enumerate(turns):
+        others = 0.8 if place == loud else chance.uniform(0.0, 0.2)
+        told = {"num_marked": int(place < 4), "others_cores": others}
+        turns[place] = turn.model_copy(update=told)
+    return turns
 
 
 PROBED = {"design": "one-at-a-time", "vary": {"zero_grad": (False,), "lr": (0.1,)}, "seeds": 5}
@@ -263,8 +243,8 @@ def probe_run(path: Path) -> RunFolder:
                 value = value_of(chance, trial.cell, period)
                 told = {"epoch": period, "step": 100 * period, "num_steps": 100, "fired": fired}
                 told["count"] = fired * chance.randrange(100, 300)
-                lines.append(probe_line(probe, layer, period, value, **told))
-        write_probes(folder.trial(trial.id), lines)
+                lines.append(made.probe_line(probe, layer, period, value, **told))
+        made.write_probes(folder.trial(trial.id), lines)
     return folder
 
 
