@@ -48,11 +48,12 @@ def test_damaged_trials_are_named_and_left_out_by_every_verb(
     machine.write_text(machine.read_text().replace("Made-up", "Made_up"))
 
     shown = trainlab("show", "r").stdout
-    assert f"Left out: {CURVE}: was changed or damaged after it was written" in shown
-    assert "Left out: trials/learn-lr=0.2-seed2/trial.json: is not JSON" in shown
-    assert f"Left out: environments/{machine.name}: was changed" in shown
-    assert "(2 damaged)" in shown
-    assert "lr=0.1" in shown
+    for told in (
+        f"Left out: {CURVE}: was changed or damaged after it was written",
+        "Left out: trials/learn-lr=0.2-seed2/trial.json: is not JSON",
+        *(f"Left out: environments/{machine.name}: was changed", "(2 damaged)", "lr=0.1"),
+    ):
+        assert told in shown
     assert "未计入：" in trainlab("show", "r", "--lang", "zh").stdout
     as_json = json.loads(trainlab("show", "r", "--json").stdout)
     assert [one["trial"] for one in as_json["damaged"]][-1] is None
@@ -65,9 +66,7 @@ def test_damaged_trials_are_named_and_left_out_by_every_verb(
 
     told = trainlab("verify", "r", code=1).stdout.splitlines()
     files = {line.partition(": ")[0].removeprefix("r/") for line in told[:-1]}
-    assert files == {
-        *(f"environments/{machine.name}", CURVE, "trials/learn-lr=0.2-seed2/trial.json")
-    }
+    assert files == {f"environments/{machine.name}", CURVE, str(lost.relative_to(damaged))}
     assert "3 damaged" in told[-1]
     assert "0 damaged" in trainlab("verify", "whole").stdout
 

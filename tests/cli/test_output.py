@@ -20,10 +20,8 @@ def test_a_full_disk_behind_standard_output_is_one_line() -> None:
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert done.stderr == (
-        "trainlab: standard output: cannot be written: No space left on device\n"
-    )
-    assert done.returncode == 2
+    told = "trainlab: standard output: cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, told)
 
 
 def test_what_children_print_does_not_mix_with_what_is_printed_for_programs() -> None:
@@ -49,8 +47,5 @@ def test_a_reader_that_has_gone_is_no_fault(tmp_path: Path) -> None:
 
 def test_numbers_that_json_cannot_hold_are_null(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": math.inf, "b": [math.nan, 1.5, (-math.inf, "x")], "c": {"d": 2, "e": None}})
-    assert json.loads(capsys.readouterr().out) == {
-        "a": None,
-        "b": [None, 1.5, [None, "x"]],
-        "c": {"d": 2, "e": None},
-    }
+    told = {"a": None, "b": [None, 1.5, [None, "x"]], "c": {"d": 2, "e": None}}
+    assert json.loads(capsys.readouterr().out) == told

@@ -142,22 +142,18 @@ def test_reproduce_lays_published_figures_beside_a_run(trainlab: Verb, tmp_path:
     shown = trainlab("reproduce", "fashion-lab", "--run", "b", code=1).stdout
     assert "0 of 5 published figures are inside" in shown
     assert "base, test/loss: not reproduced: the published curve lies 10.6 standard" in shown
-    for name, other in (
-        ("c", made_study("mnist-cnn")),
-        ("d", made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})),
-        ("e", made_study("fashion-mlp", vary={"hidden": (3, 4)})),
+    longer = made_study("fashion-mlp", BUILTIN["fashion-mlp"].defaults, settings={"epochs": 3})
+    wider = made_study("fashion-mlp", vary={"hidden": (3, 4)})
+    differs = (
+        "base has epochs 3, published with 5; make a new run with `trainlab reproduce fashion-lab`"
+    )
+    about = "is about mnist-cnn, fashion-lab about fashion-mlp; name a run of fashion-lab"
+    for run, other, told in (
+        ("c", made_study("mnist-cnn"), f"c: {about}"),
+        ("d", longer, f"d: nothing in it was published for fashion-lab: {differs}"),
+        ("e", wider, "hidden=3, hidden=4: not among "),
     ):
-        Fabricated().write(tmp_path / name, other)
-    remedy = "; make a new run with `trainlab reproduce fashion-lab`"
-    for run, told in (
-        ("c", "c: is about mnist-cnn, fashion-lab about fashion-mlp; name a run of fashion-lab"),
-        (
-            "d",
-            "d: nothing in it was published for fashion-lab: "
-            f"base has epochs 3, published with 5{remedy}",
-        ),
-        ("e", "hidden=3, hidden=4: not among "),
-    ):
+        Fabricated().write(tmp_path / run, other)
         assert told in trainlab("reproduce", "fashion-lab", "--run", run, code=2).stderr
 
 
@@ -188,11 +184,8 @@ def test_without_a_run_those_that_there_are_are_listed_newest_first(
 
 
 def test_a_lab_can_measure_less_than_its_file_says(trainlab: Verb) -> None:
-    for options, modes in (
-        ("--no-profile", set()),
-        ("--mode train", {"train"}),
-        ("", {"train", "inference"}),
-    ):
+    both = {"train", "inference"}
+    for options, modes in (("--no-profile", set()), ("--mode train", {"train"}), ("", both)):
         words = ["run", "mnist-lab", "--dry-run", "--json", *options.split()]
         planned = json.loads(trainlab(*words).stdout)
         trials = [trial.split("-") for group in planned["groups"] for trial in group]
