@@ -96,27 +96,21 @@ def test_notes_go_to_the_parts_their_headings_name_in_either_language(
     lab_reports: dict[str, Document],
 ) -> None:
     expected = {
-        "purpose": ["I want to see what the batch size does."],
+        "purpose": [HERS[0]],
         "method": ["A detail", "first", "second, see the page (https://example.invalid/p)"],
-        "discussion": [
-            *("Before any heading.", "批大小越大，每个样本越快。", "Something of my own", "x = 1"),
-        ],
+        "discussion": ["Before any heading.", HERS[1], "Something of my own", "x = 1"],
     }
     for name in PARTS:
         assert own_texts(part(lab_reports["en"], name)) == expected.get(name, [])
-    for heading, named in {
-        "Purpose": "purpose",
-        "2) METHODS": "method",
-        "结论": "conclusion",
-        "1.": None,
-        "（三）实验环境": "environment",
-        "第四部分 实验结果": "results",
-        "My thoughts": None,
-        "Conclusions:": "conclusion",
-        "实验总结": "conclusion",
-        "Purposeful": None,
+    for named, headings in {
+        "purpose": ("Purpose",),
+        "method": ("2) METHODS",),
+        "environment": ("（三）实验环境",),
+        "results": ("第四部分 实验结果",),
+        "conclusion": ("结论", "Conclusions:", "实验总结"),
+        None: ("1.", "My thoughts", "Purposeful"),
     }.items():
-        assert part_named(heading) == named, heading
+        assert [part_named(heading) for heading in headings] == [named] * len(headings)
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -217,9 +211,8 @@ def test_notes_that_are_missing_or_no_text_are_told(tmp_path: Path) -> None:
 
 # trainlab check: a report is the run's, or it is said where it is not.
 
-MEASURED = HandIn(
-    "李华", "20260001", "AI <Systems>", "# Discussion\nI measured 90.20% and once 12.34 s.\n"
-)
+DISCUSSION = "# Discussion\nI measured 90.20% and once 12.34 s.\n"
+MEASURED = HandIn("李华", "20260001", "AI <Systems>", DISCUSSION)
 
 
 @pytest.fixture(scope="module")
@@ -239,10 +232,6 @@ def test_a_report_as_it_was_written_is_the_runs_and_not_another_ones(
     pytest.importorskip("typst", reason="needs trainlab[report]")
     other = rich_run(tmp_path / "other", step_ms=lambda trial, process: 2.5 + process)
     for path in write_report(gather(rich_folder), tmp_path, ("html", "md", "pdf"), "zh", MEASURED):
-        origin = origin_in(path.read_bytes())
-        assert origin is not None
-        assert vars(MEASURED).items() <= vars(origin).items()
-        assert origin.lang == "zh"
         verdict = check_report(path, gather(rich_folder))
         assert verdict.is_the_runs
         assert verdict.differences == ()

@@ -114,12 +114,6 @@ def test_many_classes_and_inputs_that_are_no_images_are_listed(tmp_path: Path) -
     assert shares == sorted(shares, key=lambda share: -(share or 0))
 
 
-def test_a_run_without_classes_has_no_such_section(tmp_path: Path) -> None:
-    report = rich_report(tmp_path / "run", study=LEARNED)
-    assert "classes" not in [one.id for one in report.sections]
-    assert open_run(tmp_path / "run").confusion().empty
-
-
 def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None:
     folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     path = folder.trial("learn-batch_size=16-seed3").confusion.path
@@ -134,7 +128,10 @@ def test_a_damaged_record_is_told_and_its_trial_left_out(tmp_path: Path) -> None
     assert "learn-batch_size=16-seed3/confusion.json" in repr(trouble)
 
 
-def test_when_all_is_right_there_is_nothing_to_show(tmp_path: Path) -> None:
+def test_without_classes_or_without_mistakes_there_is_nothing_to_show(tmp_path: Path) -> None:
+    report = rich_report(tmp_path / "none", study=LEARNED)
+    assert "classes" not in [one.id for one in report.sections]
+    assert open_run(tmp_path / "none").confusion().empty
     folder = rich_run(tmp_path / "run", study=LEARNED, classes=CLASSES)
     counts = tuple(tuple(100 * (a == b) for b in range(5)) for a in range(5))
     for trial in folder.trials():

@@ -76,7 +76,10 @@ def test_trials_that_went_wrong_appear_as_what_they_are_and_notes_do_not_hide_am
     assert not any("TensorBoard" in row.entries[3].text for row in trouble.rows)
 
 
-def test_the_study_file_asks_for_the_same_cells(tmp_path: Path) -> None:
+def test_the_command_and_the_study_file_ask_for_the_same_study(tmp_path: Path) -> None:
+    for program in ("/opt/venv/bin/trainlab", "src/trainlab/__main__.py"):
+        assert typed_command(f"{program} run mnist-lab") == "trainlab run mnist-lab"
+    assert typed_command("python my_script.py") == "python my_script.py"
     path = tmp_path / "study.toml"
     for asked in (
         {"vary": {"batch_size": [1, 16], "lr": [0.1, 1e-5]}},
@@ -92,12 +95,6 @@ def test_the_study_file_asks_for_the_same_cells(tmp_path: Path) -> None:
         assert all(cell.settings in again for cell in study.all_cells)
         told = (question.title, question.targets, question.probes)
         assert told == (study.title, study.targets, study.probes)
-
-
-def test_the_command_is_told_without_where_trainlab_is_installed() -> None:
-    for program in ("/opt/venv/bin/trainlab", "src/trainlab/__main__.py"):
-        assert typed_command(f"{program} run mnist-lab") == "trainlab run mnist-lab"
-    assert typed_command("python my_script.py") == "python my_script.py"
 
 
 def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:

@@ -58,7 +58,7 @@ def test_a_connection_that_skips_a_layer_runs_beside_the_column() -> None:
     assert [x > right for x in beside] == [True]
 
 
-def test_a_hundred_layers_are_drawn_by_block() -> None:
+def test_a_hundred_layers_are_drawn_by_block_and_a_flat_chain_still_fits() -> None:
     rows = [row("stem", [-1])]
     for block in range(25):
         for part in ("conv1", "bn1", "conv2", "bn2"):
@@ -69,12 +69,9 @@ def test_a_hundred_layers_are_drawn_by_block() -> None:
     assert sum(node.num_calls for node in graph) == 101
     assert sum(node.share or 0.0 for node in graph) == pytest.approx(0.3)
     assert len(boxes(draw(graph, Words("en")))) == 26
-
-
-def test_a_flat_chain_of_many_layers_still_fits() -> None:
-    graph = made([row(str(n), [n - 1]) for n in range(300)])
-    assert len(graph) <= 60
-    assert all(max(node.inputs) < number for number, node in enumerate(graph))
+    flat = made([row(str(n), [n - 1]) for n in range(300)])
+    assert len(flat) <= 60
+    assert all(max(node.inputs) < number for number, node in enumerate(flat))
 
 
 def test_boxes_without_times_have_names_shapes_and_parameters_alone() -> None:

@@ -17,15 +17,9 @@ from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.stats.means import Interval
 from trainlab.words import Words
-from trainlab.words.numbers import (
-    count,
-    figure,
-    memory,
-    metric_difference,
-    metric_value,
-    p_value,
-    percent,
-)
+from trainlab.words.numbers import count, figure, memory, p_value, percent
+from trainlab.words.numbers import metric_difference as difference
+from trainlab.words.numbers import metric_value as value_of
 
 EN = Words("en")
 
@@ -39,18 +33,10 @@ def effect(**given: Any) -> Finding:
     values = {"mean_a": 0.9, "mean_b": 0.95, "difference": 0.05, "p": 0.25}
     unknown = dict.fromkeys(("margin", "seeds_needed", "detectable"))
     counts = dict.fromkeys(("num_failed", "diverged_a", "diverged_b", "is_withheld"), 0)
-    made = EFFECT(
-        subject="test/accuracy",
-        factor="lr",
-        levels=(0.1, 0.01),
-        cells=("lr=0.1", "lr=0.01"),
-        n=3,
-        interval=Interval(-0.02, 0.12),
-        verdict="cannot tell",
-        **values,
-        **unknown,
-        **counts,
-    )
+    about = {"subject": "test/accuracy", "n": 3, "verdict": "cannot tell"}
+    compared = {"factor": "lr", "levels": (0.1, 0.01), "cells": ("lr=0.1", "lr=0.01")}
+    interval = Interval(-0.02, 0.12)
+    made = EFFECT(**about, **compared, interval=interval, **values, **unknown, **counts)
     return changed(made, **given)
 
 
@@ -115,38 +101,23 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
     assert "0.0600 µs [95% CI 0.0500 to 0.0700] per sample" in near
     ends = dict.fromkeys(("per_sample_us_low", "per_sample_us_high", "enough_low", "enough_high"))
     unchecked = {"fit": "cannot tell", "worst_error": 0.41, **ends}
+    unfit = {**unchecked, "fit": "does not fit"}
     for given, told in (
         ({**unchecked, "allowed_error": 0.87}, "predicted from the others is off by up to 41.0%"),
         ({**unchecked, "allowed_error": 0.87}, "noise explains up to 87.0%"),
         ({**unchecked, "allowed_error": None}, "from one process for each size"),
-        (
-            {**unchecked, "fit": "does not fit", "allowed_error": 0.12},
-            "the noise of the measurements explains at most 12.0%",
-        ),
+        ({**unfit, "allowed_error": 0.12}, "noise of the measurements explains at most 12.0%"),
     ):
         assert told in changed(fit, **given).sentence(EN)
 
 
 def test_a_script_that_was_cut_short_is_told_to_be_one() -> None:
-    made = SCRIPT_TIME(
-        subject="script",
-        cells=("batch-size=64",),
-        n=3,
-        num_cells=2,
-        wall_s=28.84,
-        low_s=27.65,
-        high_s=30.12,
-        startup_share=0.2477,
-        training_share=0.6891,
-        evaluation_share=0.0632,
-        step_ms=515.2,
-        first_step_ms=688.6,
-        overhead_s=0.000812,
-        overhead_share=0.0000281,
-        instruments_s=0.4,
-        num_updates=1_200,
-        cut="",
-    )
+    about = {"subject": "script", "cells": ("batch-size=64",), "n": 3, "num_cells": 2, "cut": ""}
+    times = {"wall_s": 28.84, "low_s": 27.65, "high_s": 30.12, "num_updates": 1_200}
+    steps = {"step_ms": 515.2, "first_step_ms": 688.6, "instruments_s": 0.4}
+    shares = {"startup_share": 0.2477, "training_share": 0.6891, "evaluation_share": 0.0632}
+    overhead = {"overhead_s": 0.000812, "overhead_share": 0.0000281}
+    made = SCRIPT_TIME(**about, **times, **steps, **shares, **overhead)
     for cut, start in {
         "": "The script ran for 28.8 s",
         "interrupted": "The script was interrupted after 1,200 updates and 28.8 s",
@@ -159,13 +130,13 @@ def test_numbers_are_shown_to_a_useful_place_and_never_rounded_to_nothing() -> N
     assert [figure(value) for value in (0, 12345.6, 123.4, 1.234, 0.01234, 1e-5)] == [
         *("0", "12,346", "123", "1.23", "0.0123", "1e-05")
     ]
-    assert metric_value("test/accuracy", 0.97819) == "97.82%"
-    losses = [metric_value("test/loss", one) for one in (0.12345, 0.00012345, 3.1e30, None)]
+    assert value_of("test/accuracy", 0.97819) == "97.82%"
+    losses = [value_of("test/loss", one) for one in (0.12345, 0.00012345, 3.1e30, None)]
     assert losses == ["0.1235", "0.000123", "3.1e+30", "not finite"]
-    differences = [metric_difference("test/loss", one, "") for one in (0.00004, -0.0123, 2.5e9)]
+    differences = [difference("test/loss", one, "") for one in (0.00004, -0.0123, 2.5e9)]
     assert differences == ["+4e-05", "-0.0123", "+2.5e+09"]
-    assert metric_difference("test/accuracy", 0.0041, "points") == "+0.41 points"
-    assert metric_difference("test/loss", 0.00004, "", beside=0.02) == "+0.0000"
+    assert difference("test/accuracy", 0.0041, "points") == "+0.41 points"
+    assert difference("test/loss", 0.00004, "", beside=0.02) == "+0.0000"
     assert [count(7.0), count(1204), count(7.5)] == ["7", "1,204", "7.50"]
     assert [percent(0.0004), percent(0.123), percent(0.0)] == ["0.04%", "12.3%", "0.0%"]
     assert [p_value(0.00002), p_value(0.031)] == ["p < 0.001", "p = 0.031"]
