@@ -79,24 +79,21 @@ STUDY = (
     Event(kind="group_begins", trials=LEARN),  # started once more
 )
 LINES = {
-    "en": (
-        r"1/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00%, "
-        r"test accuracy not finite, 3.0 s",
-        r"\d/\d+ batch_size=1 training: timing steps",
-    ),
-    "zh": (
-        r"1/\d+ batch_size=1 种子 1：训练损失 0.2500，训练准确率 80.00%，"
-        r"测试准确率 不是有限数，3.0 秒",
-        r"\d/\d+ batch_size=1 训练：计时",
-    ),
+    "en": r"""
+1/\d+ batch_size=1 seed 1: train loss 0.2500, train accuracy 80.00%, test accuracy not finite, 3.0 s
+\d/\d+ batch_size=1 training: timing steps
+""",
+    "zh": r"""
+1/\d+ batch_size=1 种子 1：训练损失 0.2500，训练准确率 80.00%，测试准确率 不是有限数，3.0 秒
+\d/\d+ batch_size=1 训练：计时
+""",
 }
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_off_a_terminal_a_study_is_a_line_per_trial(lang: str, tmp_path: Path) -> None:
     shown = played(Console(file=io.StringIO(), width=200), tmp_path / "r", *STUDY, lang=lang)
-    for line, expected in zip(shown.splitlines(), LINES[lang], strict=True):
-        assert re.fullmatch(expected, line), line
+    assert re.fullmatch(LINES[lang].lstrip(), shown), shown
 
 
 def test_on_a_terminal_a_bar_says_what_runs_and_how_long_it_takes(tmp_path: Path) -> None:
@@ -132,17 +129,12 @@ def test_a_trial_that_diverged_or_failed_has_its_line(tmp_path: Path) -> None:
     for trial_id, end in ends.items():
         home = run.trial(trial_id)
         home.write(home.read().model_copy(update=end))
-        events.append(Event(kind="group_begins", trials=(trial_id,)))
-        events.append(Event(kind="group_ends", trials=(trial_id,)))
+        events += [Event(kind=f"group_{what}", trials=(trial_id,)) for what in ("begins", "ends")]
     play(progress, run, events)
-    numbered, told = zip(
-        *(line.split(" ", 1) for line in console.file.getvalue().splitlines()), strict=True
-    )
-    assert numbered == ("1/4", "2/4", "3/4")
-    assert list(told) == [
-        "lr=9 seed 1: diverged at update 1,234",
-        "lr=7 seed 1: diverged in the test after epoch 1",
-        "lr=0.2 seed 1: failed: RuntimeError: out of luck",
+    assert console.file.getvalue().splitlines() == [
+        "1/4 lr=9 seed 1: diverged at update 1,234",
+        "2/4 lr=7 seed 1: diverged in the test after epoch 1",
+        "3/4 lr=0.2 seed 1: failed: RuntimeError: out of luck",
     ]
 
 
@@ -154,11 +146,8 @@ def test_seeds_that_are_added_are_shown_once_and_numbered_on(
     shown = trainlab(*words).stderr
     numbers = re.findall(r"^(\d+)/(\d+) hidden=\d seed \d: ", shown, re.MULTILINE)
     assert "going on to 5 seeds" in shown
-    assert numbers == [
-        *((str(number), "6") for number in range(1, 7)),
-        *((str(number), "8") for number in (7, 8)),
-        *((str(number), "10") for number in (9, 10)),
-    ]
+    totals = ["6"] * 6 + ["8"] * 2 + ["10"] * 2
+    assert numbers == [(str(number), total) for number, total in enumerate(totals, 1)]
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -191,14 +180,12 @@ def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
 
 def test_what_does_not_fit_beside_the_bar_is_left_out_whole() -> None:
     label, metrics = "3/36 batch_size=16,lr=0.001 seed 1", ["loss 0.5000", "accuracy 80.00%"]
-    shown = [fitted(label, metrics, room, ENGLISH) for room in (90, 50, 40, 30, 22)]
-    assert shown == [
-        (label, "loss 0.5000, accuracy 80.00%"),
-        (label, "loss 0.5000"),
-        (label, ""),
-        ("3/36 batch_size=16,lr=0.001…", ""),
-        ("3/36 batch_size=16…", ""),
-    ]
+    for room, *shown in (
+        (90, label, "loss 0.5000, accuracy 80.00%"),
+        *((50, label, "loss 0.5000"), (40, label, "")),
+        *((30, "3/36 batch_size=16,lr=0.001…", ""), (22, "3/36 batch_size=16…", "")),
+    ):
+        assert fitted(label, metrics, room, ENGLISH) == tuple(shown)
     chinese = Words("zh")
     assert fitted("训练：计时", ["损失 0.5"], 18, chinese) == ("训练：计时", "损失 0.5")
     assert fitted("训练：计时", ["损失 0.5"], 17, chinese) == ("训练：计时", "")

