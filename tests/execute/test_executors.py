@@ -3,6 +3,7 @@
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,8 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.train.loader import Loader
 
-QUICK = CostSpec(
-    processes=1, budget_s=0.1, warmup_steps=1, active_steps=2, trace_mb=0, mode="train"
-)
+BRIEF = {"processes": 1, "budget_s": 0.1, "warmup_steps": 1, "active_steps": 2, "trace_mb": 0}
+QUICK = CostSpec(**BRIEF, mode="train")
 SOMETIMES_BROKEN = """
 class Broken(nn.Linear):
     def forward(self, x):
@@ -42,8 +42,8 @@ def _two_vcpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainlab.execute.jobs.usable_vcpus", lambda: 2)
 
 
-def ran(executor: Executor, workload: str, out: Path, **asked: object) -> RunFolder:
-    settings = {"device": "cpu", "threads": 1, "epochs": 1}
+def ran(executor: Executor, workload: str, out: Path, **asked: Any) -> RunFolder:
+    settings = {"device": "cpu", "threads": 1, "epochs": 1, **asked.pop("settings", {})}
     run = start_run(study_of(workload, settings, tensorboard=False, **asked), out)
     executor.run(run, groups_of(run), lambda: False)
     return run
@@ -121,18 +121,18 @@ def test_a_process_does_not_import_from_the_current_folder(
 # Trials trained together: what is packed, what is recorded.
 
 
-def learned(workload: str, out: Path, engine: str, vary: dict[str, list[float]]) -> RunFolder:
-    settings = {"device": "cpu", "epochs": 2, "engine": engine}
-    study = study_of(workload, settings, vary=vary, seeds=3, tensorboard=False)
-    run = start_run(study, out)
-    executor_for("local", Loader()).run(run, plan(study), lambda: False)
-    return run
-
-
 def test_lanes_write_the_records_that_eager_writes(tiny_file: Path, tmp_path: Path) -> None:
-    vary = {"lr": [0.01, 0.1], "batch_size": [8, 16]}
-    together = learned(f"{tiny_file}:tiny", tmp_path / "a", "lanes", vary)
-    alone = learned(f"{tiny_file}:tiny", tmp_path / "b", "eager", vary)
+    together, alone = (
+        ran(
+            executor_for("local", Loader()),
+            f"{tiny_file}:tiny",
+            tmp_path / engine,
+            settings={"epochs": 2, "engine": engine},
+            vary={"lr": [0.01, 0.1], "batch_size": [8, 16]},
+            seeds=3,
+        )
+        for engine in ("lanes", "eager")
+    )
     for one, other in zip(together.trials(), alone.trials(), strict=True):
         assert (one.id, one.state, one.steps_done) == (other.id, "done", other.steps_done)
         assert (one.resolved["engine"], other.resolved["engine"]) == ("lanes", "eager")

@@ -44,9 +44,8 @@ def test_a_machine_never_runs_more_threads_than_it_has_vcpus(
 
 
 def test_jobs_that_cannot_be_had_are_refused_in_one_line(tiny_file: Path) -> None:
-    with pytest.raises(
-        SpecError, match="--jobs: got 5, but this machine has 4 CPUs; use at most 4"
-    ):
+    told = "--jobs: got 5, but this machine has 4 CPUs; use at most 4"
+    with pytest.raises(SpecError, match=told):
         jobs_of(5)
     study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=2)
     with pytest.raises(SpecError, match="--jobs: got 2, but --on inline runs one trial after"):

@@ -24,16 +24,9 @@ def set_state(run: RunFolder, trial_id: str, state: State) -> None:
 def test_a_run_goes_on_as_it_would_have_with_seeds_added_until_all_is_decided(
     tiny_file: Path, tmp_path: Path
 ) -> None:
-    question = Question(
-        workload=f"{tiny_file}:tiny",
-        vary={"hidden": (8, 9)},
-        margins={"test/loss": 1e-9},
-        settings={"device": "cpu", "epochs": 1},
-        seeds=3,
-        until_decided=True,
-        max_seeds=5,
-        tensorboard=False,
-    )
+    asked = {"vary": {"hidden": (8, 9)}, "settings": {"device": "cpu", "epochs": 1}, "seeds": 3}
+    asked |= {"margins": {"test/loss": 1e-9}, "until_decided": True, "max_seeds": 5}
+    question = Question(workload=f"{tiny_file}:tiny", tensorboard=False, **asked)
     whole = lab.drive(question, out=tmp_path / "whole").run
     # Next to no difference and a margin far below the noise: it is not decided, and all seeds are run.
     study = whole.study().to_study("r")
@@ -56,10 +49,8 @@ def test_a_run_goes_on_as_it_would_have_with_seeds_added_until_all_is_decided(
 def test_finished_trials_are_left_out_and_a_bench_is_run_whole(
     tiny_file: Path, tmp_path: Path
 ) -> None:
-    cost = CostSpec(processes=2, weights="trained")
-    study = study_of(
-        f"{tiny_file}:tiny", {"device": "cpu"}, vary={"lr": (0.1, 0.2)}, seeds=2, cost=cost
-    )
+    asked = {"vary": {"lr": (0.1, 0.2)}, "cost": CostSpec(processes=2, weights="trained")}
+    study = study_of(f"{tiny_file}:tiny", {"device": "cpu"}, seeds=2, **asked)
     run = start_run(study, tmp_path / "run")
     add_groups(run, bench_of(study, "train", 3))
     planned = [group for group in groups_of(run) if group.bench is None]
@@ -93,10 +84,8 @@ def test_a_workload_that_was_changed_is_refused_unless_allowed(
     source = tiny_file.read_text()
     tiny_file.write_text(source + "raise RuntimeError('must not be run')")
     told = trainlab("resume", "run", code=2).stderr
-    assert told == (
-        "trainlab: own_work.py: has changed since the run began; "
-        "put it back as it was, or add --allow-changed\n"
-    )
+    remedy = "put it back as it was, or add --allow-changed"
+    assert told == f"trainlab: own_work.py: has changed since the run began; {remedy}\n"
     assert "自运行开始后已改变" in error_line(told.strip(), "zh")
     tiny_file.write_text(source + "# only a remark\n")
     told = trainlab("run", "own_work.py:tiny", "--out", "run", code=2).stderr

@@ -26,22 +26,16 @@ def test_a_run_leaves_every_record_readable(tiny_file: Path, tmp_path: Path) -> 
         for part in ("environments", "events", "drivers")
     )
     assert all(f"{trial.environment}.json" in environment for trial in folder.trials())
+    first = ("confusion.json", "curve.jsonl", "network.json", "trial.json")
     assert [name for name in names if name not in (environment, events, driver)] == [
         "study.json",
-        "trials/learn-seed1/confusion.json",
-        "trials/learn-seed1/curve.jsonl",
-        "trials/learn-seed1/network.json",
-        "trials/learn-seed1/trial.json",
-        "trials/learn-seed2/confusion.json",
-        "trials/learn-seed2/curve.jsonl",
-        "trials/learn-seed2/trial.json",
+        *(f"trials/learn-seed1/{name}" for name in first),
+        *(f"trials/learn-seed2/{name}" for name in first if name != "network.json"),
     ]
     for path in folder.path.rglob("*.json"):
         assert json.loads(path.read_text())["format"] == FORMAT
     for trial in folder.trials():
-        assert trial.state == "done"
-        assert trial.epochs_done == 2
-        assert trial.steps_done == 20
+        assert (trial.state, trial.epochs_done, trial.steps_done) == ("done", 2, 20)
         assert trial.resolved["device"] == "cpu"
         assert trial.data is not None
         assert trial.data.num_train == 100
@@ -143,20 +137,14 @@ def test_once_the_budget_is_spent_no_trial_is_started(
 
 def test_a_seed_changes_only_the_part_it_is_asked_to(tiny_file: Path, tmp_path: Path) -> None:
     parts = ("all", "weights", "order", "dropout")
-    run = trainlab.run(
-        f"{tiny_file}:tiny",
-        vary={"seed_parts": parts},
-        seeds=3,
-        out=tmp_path / "r",
-        device="cpu",
-        tensorboard=False,
-    )
+    asked: dict[str, Any] = {"vary": {"seed_parts": parts}, "seeds": 3, "device": "cpu"}
+    run = trainlab.run(f"{tiny_file}:tiny", out=tmp_path / "r", tensorboard=False, **asked)
     losses = {
         part: {t.final["train/loss"] for t in run.trials() if t.levels["seed_parts"] == part}
         for part in parts
     }
     # The tiny model has no dropout: there all seeds are the same trial.
-    sizes = {part: len(values) for part, values in losses.items()}
-    assert sizes == {"all": 3, "weights": 3, "order": 3, "dropout": 1}
-    told = " ".join(run.sentences())
-    assert "Seeds that change the initial weights alone spread" in told
+    assert {part: len(values) for part, values in losses.items()} == dict.fromkeys(parts, 3) | {
+        "dropout": 1
+    }
+    assert "Seeds that change the initial weights alone spread" in " ".join(run.sentences())

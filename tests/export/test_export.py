@@ -22,12 +22,8 @@ from trainlab.spec import CostSpec
 @pytest.fixture
 def made(tmp_path: Path) -> RunFolder:
     """Two settings of two seeds, trained and measured."""
-    study = made_study(
-        vary={"batch_size": (16, 64)},
-        seeds=2,
-        settings={"model": {"hidden": 5}},
-        cost=CostSpec(processes=3),
-    )
+    asked = {"settings": {"model": {"hidden": 5}}, "cost": CostSpec(processes=3)}
+    study = made_study(vary={"batch_size": (16, 64)}, seeds=2, **asked)
     return Fabricated(step_points=2).write(tmp_path / "r", study)
 
 
@@ -41,11 +37,8 @@ def test_csv_has_every_trial_with_its_settings_seed_and_units(
     assert list(results["trial"]) == list(trials)
     for _, row in results.iterrows():
         trial = trials[row["trial"]]
-        assert (row["seed"], row["batch_size [samples]"]) == (
-            trial.seed,
-            trial.settings["batch_size"],
-        )
-        assert (row["model.hidden"], row["epochs"]) == (5, 2)
+        told = [row[name] for name in ("seed", "batch_size [samples]", "model.hidden", "epochs")]
+        assert told == [trial.seed, trial.settings["batch_size"], 5, 2]
     learned = results[results["kind"] == "learn"]
     assert set(learned["test/accuracy [share]"]) == {0.9}
     num_points = sum(len(made.trial(trial).curve()) for trial in learned["trial"])
@@ -84,9 +77,8 @@ def test_latex_tables_hold_together(made: RunFolder, lang: str, tmp_path: Path) 
     assert tex.count(r"\toprule") == tex.count(r"\bottomrule") == tex.count(r"\caption{")
     unescaped = re.sub(r"\\[\\{}&%$#_]", "", tex)
     assert unescaped.count("{") == unescaped.count("}")
-    for kinds, body in re.findall(
-        r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}", tex, re.DOTALL
-    ):
+    table = r"\\begin\{tabular\}\{(\w+)\}(.*?)\\end\{tabular\}"
+    for kinds, body in re.findall(table, tex, re.DOTALL):
         rows = [line for line in body.splitlines() if line.endswith(r"\\")]
         assert len(rows) >= 3
         assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(kinds) - 1}
@@ -167,33 +159,30 @@ def test_a_damaged_trace_is_named(made: RunFolder, trainlab: Verb) -> None:
     assert not list((made.path / "export").iterdir())
 
 
-WRONG = {
-    "nope --to csv": (
-        "nope: no such folder; name a run folder, as in runs/…",
-        "nope：没有这个文件夹",
-    ),
-    "r --to perfeto": (
-        "--to: got 'perfeto', must be one of csv, parquet, latex, mlflow, perfetto; did you mean perfetto?",
-        "必须是以下之一",
-    ),
-    "r --to perfetto": (
-        "r: has no trace of a profiled step; profile it and export that run: trainlab profile tiny",
-        "r：没有性能分析的轨迹",
-    ),
-    "r --to csv --tracking-uri x": (
-        "--tracking-uri: is for --to mlflow, but --to is csv; leave it out",
-        "--tracking-uri：用于 --to mlflow，而 --to 是 csv",
-    ),
-    "r --to mlflow --out x": (
-        "--out: is for files, but mlflow takes a server; give --tracking-uri",
-        "--out：用于文件，而 mlflow 需要服务器",
-    ),
-}
+WRONG = """
+nope --to csv
+nope: no such folder; name a run folder, as in runs/…
+nope：没有这个文件夹
+r --to perfeto
+--to: got 'perfeto', must be one of csv, parquet, latex, mlflow, perfetto; did you mean perfetto?
+必须是以下之一
+r --to perfetto
+r: has no trace of a profiled step; profile it and export that run: trainlab profile tiny
+r：没有性能分析的轨迹
+r --to csv --tracking-uri x
+--tracking-uri: is for --to mlflow, but --to is csv; leave it out
+--tracking-uri：用于 --to mlflow，而 --to 是 csv
+r --to mlflow --out x
+--out: is for files, but mlflow takes a server; give --tracking-uri
+--out：用于文件，而 mlflow 需要服务器
+"""
+"""What is asked, what is told, and a part of that in Chinese."""
 
 
 def test_what_cannot_be_exported_is_told_in_one_line(trainlab: Verb, tmp_path: Path) -> None:
     Fabricated().write(tmp_path / "r", made_study())
-    for line, (english, chinese) in WRONG.items():
+    lines = WRONG.strip().splitlines()
+    for line, english, chinese in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
         assert trainlab("export", *line.split(), code=2).stderr == f"trainlab: {english}\n"
         told = trainlab("export", *line.split(), "--lang", "zh", code=2).stderr
         assert chinese in told

@@ -50,11 +50,8 @@ def test_a_run_shows_its_tables_and_charts(
     seen = Balanced(html).seen
     assert seen.count("table") == 2
     assert seen.count("img") >= 2
-    assert heading in html
-    assert "lr=0.1" in html
-    assert "run.report()" in html
-    assert "://" not in html
-    assert "<script" not in html
+    assert all(told in html for told in (heading, "lr=0.1", "run.report()"))
+    assert not any(told in html for told in ("://", "<script"))
 
 
 def test_names_in_a_run_are_text_and_no_markup(tmp_path: Path) -> None:
