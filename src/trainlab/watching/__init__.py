@@ -16,7 +16,7 @@ From the command to the report, in the order in which a reader meets it:
     watching/step_log       losses, samples, epochs; loaders, models, optimizers
     record/script_record    `watched.json`: all of that on disk
     analysis/evidence       reads it
-    analysis/scripts        shares of the parts, sentences, tables, chart, section; `report/contents` asks for it
+    analysis/scripts        shares of the parts, sentences, tables, section; `report/contents` asks for it
 
 Beside the way: `followed_model` (layers, probes and TensorBoard of the model), `own_metrics` (what the
 script prints or writes), `script_cost` (steps timed in turns), `interventions` (what `diagnose` changes).
