@@ -28,7 +28,7 @@ from trainlab.report.contents import report_of
 from trainlab.words import Words
 
 
-def test_a_curve_has_a_mean_and_its_interval_at_every_epoch_or_step(rich: RunData) -> None:
+def test_a_curve_has_a_mean_and_its_interval_at_every_epoch_or_some_steps(rich: RunData) -> None:
     found = metric_curves(rich, "test/accuracy")
     assert found is not None
     assert not found.by_step
@@ -45,9 +45,7 @@ def test_a_curve_has_a_mean_and_its_interval_at_every_epoch_or_step(rich: RunDat
     assert found.by_step
     # 100 samples of 960 per epoch, as the made-up records say.
     assert sorted({point.epoch for point in found.points}) == [100 / 960, 200 / 960]
-
-
-def test_long_curves_are_thinned_and_keep_their_end() -> None:
+    # Long ones are thinned and keep their end.
     assert thinned([1.0, 2.0, 3.0], 3) == [1.0, 2.0, 3.0]
     kept = thinned([float(n) for n in range(1000)], 100)
     assert (len(kept) <= 100, kept[-1], kept) == (True, 999.0, sorted(kept))
@@ -129,9 +127,7 @@ def test_a_band_that_would_hide_the_other_curves_is_left_out_and_told_on_hover()
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
     alone = drawn("loss", *wide)
     assert [layer["mark"]["type"] for layer in alone["layer"]] == ["line", "point"]
-
-
-def test_no_axis_of_an_accuracy_goes_beyond_all_right() -> None:
+    # No axis of an accuracy goes beyond all right.
     spec = drawn("test/accuracy", *curve("a", (0.9, 0.5, 1.3), (0.97, 0.9, 1.04)))
     assert axis_of(spec)["domain"][1] == 100
 
@@ -152,18 +148,15 @@ def test_ticks_are_at_whole_epochs_where_there_are_several_and_at_each_of_few() 
 
 
 def test_a_setting_that_explodes_does_not_flatten_the_others() -> None:
-    for means, is_cut in (
-        ((2.3, 40.0, 9e5), True),
-        ((9e5, 8e5), True),
-        ((2.3, 2.2, 2.1), False),
-        ((2.3, 6.0, 2.0), False),
-        ((30.0, 5.0, 0.3), False),
-    ):
-        calm, wild = (
-            [CurvePoint(cell, n, mean, None, None, 1) for n, mean in enumerate(values)]
-            for cell, values in (("a", (2.3, 0.9, 0.4)), ("b", means))
-        )
-        curves = Curves("train/loss", (*calm, *wild), by_step=True)
+    wild, tame = ((2.3, 40.0, 9e5), (9e5, 8e5)), ((2.3, 6.0, 2.0), (30.0, 5.0, 0.3))
+    for means, is_cut in [(one, True) for one in wild] + [(one, False) for one in tame]:
+        lines = {"a": (2.3, 0.9, 0.4), "b": means}
+        points = [
+            CurvePoint(cell, n, mean, None, None, 1)
+            for cell, values in lines.items()
+            for n, mean in enumerate(values)
+        ]
+        curves = Curves("train/loss", points, by_step=True)
         assert [*exploding(curves)] == (["b"] if is_cut else [])
         assert exploding(replace(curves, metric="test/score")) == {}, "only a loss is cut"
         axis = axis_of(curve_chart(curves, ["a", "b"], Words("en")))

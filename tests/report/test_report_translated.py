@@ -10,7 +10,6 @@ from rich_run import rich_run, rich_study, run_data, section_of
 
 from fabricate import DATA, probe_line, write_probes
 from trainlab.analysis.document import Document, Figure, Listing
-from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
 from trainlab.spec.probe import REDUCERS, Quantity
 from trainlab.words import LANGUAGES
@@ -33,37 +32,29 @@ def texts_of(value: Any) -> Iterator[str]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from texts_of(getattr(value, field.name))
-    elif isinstance(value, dict):
-        for one in value.values():
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
             yield from texts_of(one)
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from texts_of(one)
-
-
-def add_probes(folder: RunFolder) -> None:
-    lines = [probe_line(probe, "relu", period, 0.5) for probe in PROBES for period in (1, 2)]
-    for trial in folder.trials():
-        if trial.kind == "learn":
-            write_probes(folder.trial(trial.id), lines)
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Document:
     """Of a run with confounds, probes, trials gone wrong and shaky measurements."""
     states = {7: "diverged", 8: "interrupted"}
+    others = {"threads": 2, "shuffle": None}
     subset = DATA.model_copy(update={"num_train": 96, "is_subset": True})
     folder = rich_run(
         tmp_path_factory.mktemp("told") / "run",
         study=rich_study(title=""),
         data=lambda trial: subset if trial.settings.batch_size == 64 else DATA,
-        resolved=lambda trial: (
-            {"threads": 2, "shuffle": None} if trial.settings.batch_size == 64 else {}
-        ),
+        resolved=lambda trial: others if trial.settings.batch_size == 64 else {},
         state=lambda trial: states.get(trial.seed, "done") if trial.kind == "learn" else "done",
         step_ms=lambda trial, process: 1.0 + process,
     )
-    add_probes(folder)
+    lines = [probe_line(probe, "relu", period, 0.5) for probe in PROBES for period in (1, 2)]
+    for trial in folder.trials():
+        if trial.kind == "learn":
+            write_probes(folder.trial(trial.id), lines)
     return report_of(run_data(folder), request.param)
 
 
