@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -41,11 +42,8 @@ def zoo_setup(make_setup: MakeSetup, tiny: Workload) -> MakeSetup:
 def cnn(make_setup: MakeSetup) -> MakeSetup:
     """A setup of mnist-cnn."""
 
-    def make(batch_size: int = 4, **asked: Any) -> HomedSetup:
-        workload = find_workload("mnist-cnn")
-        return make_setup(workload=workload, data="bundled", batch_size=batch_size, **asked)
-
-    return make
+    workload = find_workload("mnist-cnn")
+    return partial(make_setup, workload=workload, data="bundled", batch_size=4)
 
 
 def named(record: LayersRecord) -> dict[str, LayerRow]:
@@ -233,7 +231,7 @@ def test_a_model_that_fails_leaves_nothing_behind(spec: CostSpec, zoo_setup: Mak
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @MODES
 def test_layers_of_a_gpu_step_are_the_same_and_add_up(spec: CostSpec, cnn: MakeSetup) -> None:
-    record = profile_layers(cnn(1000, device="cuda"), spec)
+    record = profile_layers(cnn(batch_size=1000, device="cuda"), spec)
     assert list(named(record)) == CNN_ROWS
     found = {row.name: row.forward_flops // 1000 for row in record.rows if row.forward_flops}
     assert found == CNN_FLOPS

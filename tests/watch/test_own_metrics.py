@@ -47,14 +47,6 @@ def test_scalars_for_tensorboard_are_metrics_without_being_asked_for(tmp_path: P
     assert vars(SummaryWriter)["add_scalar"] is before
 
 
-def test_accuracies_in_per_cent_are_not_taken_for_shares(tmp_path: Path) -> None:
-    with trainlab.watch(out=tmp_path / "run", tensorboard=False) as lab:
-        OwnLoop().train(1, told=lambda name, value: trainlab.log(accuracy=100 * value))
-    (line,) = lab.run.trial("learn-seed1").epochs()
-    assert line["test/accuracy_percent"] > 1
-    assert "test/accuracy" not in line
-
-
 def test_new_values_of_a_csv_column_are_told(tmp_path: Path) -> None:
     path, told = tmp_path / "log.csv", list[tuple[str, float]]()
     path.write_text("epoch,val_acc\n0,0.1\n")

@@ -18,7 +18,7 @@ from trainlab.lab.driving import drive
 from trainlab.lab.script_study import script_study
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.trial_record import TrialRecord
-from trainlab.watching.script_child import Answers, Interrupts, raised_by
+from trainlab.watching.script_child import Answers, Interrupts
 from trainlab.watching.script_process import module_file
 
 ENDINGS = Path(__file__).parent / "scripts" / "endings"
@@ -180,22 +180,6 @@ def test_a_module_is_found_as_python_finds_it_and_not_imported(tmp_path: Path) -
     for name in ("pack.tain", "nothing", "pack", "math", "", "pack..x"):
         with pytest.raises(SpecError, match="no such module here; give it as `python -m` takes"):
             module_file(name, tmp_path)
-
-
-def test_an_error_is_told_with_the_innermost_line_of_the_users() -> None:
-    def inner() -> None:
-        raise ValueError("three\nlines\nhere")
-
-    try:
-        inner()
-    except ValueError as error:
-        failure = raised_by(error, "script")
-        line = error.__traceback__
-    assert line is not None
-    assert line.tb_next is not None
-    assert failure.line == f"test_script_ends.py:{line.tb_next.tb_lineno}"
-    assert failure.traceback.startswith("  File ")
-    assert failure.traceback.endswith("ValueError: three\nlines\nhere\n")
 
 
 def test_a_process_whose_starter_is_gone_does_not_wait_for_it(tmp_path: Path) -> None:

@@ -32,30 +32,22 @@ class LoggingTrainer(Trainer):
 
 
 torch.manual_seed(1)
-config = BertConfig(
-    vocab_size=40,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=16,
-    num_labels=2,
-)
+sizes = {"vocab_size": 40, "hidden_size": 32, "intermediate_size": 64, "num_labels": 2}
+layers = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 16}
+batches = {"per_device_train_batch_size": 32, "per_device_eval_batch_size": 64}
+quiet = {"save_strategy": "no", "report_to": "none", "disable_tqdm": True}
 trainer = LoggingTrainer(
-    model=BertForSequenceClassification(config),
+    model=BertForSequenceClassification(BertConfig(**sizes, **layers)),
     args=TrainingArguments(
         output_dir="bert-out",
         num_train_epochs=int(sys.argv[1]),
-        per_device_train_batch_size=32,
-        per_device_eval_batch_size=64,
         learning_rate=2e-3,
         eval_strategy="epoch",
-        save_strategy="no",
         logging_steps=10,
-        report_to="none",
         use_cpu=True,
-        disable_tqdm=True,
         seed=1,
+        **batches,
+        **quiet,
     ),
     train_dataset=Sentences(1024, 1),
     eval_dataset=Sentences(256, 2),

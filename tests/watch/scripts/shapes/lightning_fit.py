@@ -43,13 +43,7 @@ def clusters(size, seed):
 
 
 L.seed_everything(1)
-trainer = L.Trainer(
-    max_epochs=int(sys.argv[1]),
-    accelerator="cpu",
-    logger=False,
-    enable_progress_bar=False,
-    enable_checkpointing=False,
-    enable_model_summary=False,
-)
+quiet = ("logger", "enable_progress_bar", "enable_checkpointing", "enable_model_summary")
+trainer = L.Trainer(max_epochs=int(sys.argv[1]), accelerator="cpu", **dict.fromkeys(quiet, False))
 train_loader = DataLoader(clusters(2000, 1), batch_size=32, shuffle=True)
 trainer.fit(Classifier(), train_loader, DataLoader(clusters(500, 2), batch_size=100))
