@@ -23,15 +23,10 @@ Value = Callable[[TrialRecord, int, int], float | None]
 
 
 def probed_run(
-    path: Path,
-    layers: Sequence[str],
-    num_periods: int,
-    value: Value,
-    *,
-    probe: str = NORM,
-    calls: Sequence[str] = (),
-    **asked: Any,
+    path: Path, layers: Sequence[str], num_periods: int, value: Value, **asked: Any
 ) -> RunFolder:
+    """Of `probe`, else the norm of outputs' gradients; `calls` are those of the network."""
+    probe, calls = asked.pop("probe", NORM), asked.pop("calls", ())
     folder = Fabricated().write(path, made_study(**asked))
     rows = [CallRow(**row(name, [-1], num_parameters=0).model_dump()) for name in calls]
     for trial in folder.trials():
@@ -77,13 +72,12 @@ def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
     depth = drawn["probe-1-depth"]
     assert depth.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == list("abcd")
     # The mean of seeds 1, 2 and 3 is twice that of seed 1.
-    assert {(r["x"], r["line"]): r["value"] for r in rows_of(depth)} == pytest.approx(
-        {
-            (layer, f"update {10 * (period + 1)}"): 2 * 10.0 ** (place - 3) * (period + 1)
-            for place, layer in enumerate("abcd")
-            for period in (0, 2, 4)
-        }
-    )
+    expected = {
+        (layer, f"update {10 * period}"): 2 * 10.0 ** (place - 3) * period
+        for place, layer in enumerate("abcd")
+        for period in (1, 3, 5)
+    }
+    assert {(r["x"], r["line"]): r["value"] for r in rows_of(depth)} == pytest.approx(expected)
     assert y_axis(depth)["type"] == "log"
     # The interval of three seeds around the mean of 1, 2 and 3.
     (first,) = (r for r in rows_of(depth) if (r["x"], r["line"]) == ("d", "update 10"))
@@ -115,9 +109,8 @@ def test_few_settings_are_drawn_by_depth_with_their_first_period_dashed(tmp_path
     depth = figures(folder)["probe-1-depth"]
     line = next(layer for layer in depth.spec["layer"] if layer["mark"]["type"] == "line")
     assert line["encoding"]["strokeDash"]["scale"]["domain"] == ["first", "last"]
-    assert {(r["line"], r["step"]) for r in rows_of(depth)} == {
-        (cell, step) for cell in ("lr=0.1", "lr=0.2") for step in (10, 40)
-    }
+    ends = {(cell, step) for cell in ("lr=0.1", "lr=0.2") for step in (10, 40)}
+    assert {(r["line"], r["step"]) for r in rows_of(depth)} == ends
 
 
 def test_of_many_settings_the_first_and_the_most_different_are_drawn_over_training(

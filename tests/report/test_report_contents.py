@@ -97,12 +97,6 @@ def test_the_command_and_the_study_file_ask_for_the_same_study(tmp_path: Path) -
         assert told == (study.title, study.targets, study.probes)
 
 
-def test_a_long_name_breaks_after_its_parts_and_never_within_a_number() -> None:
-    assert Entry("batch_size=16,lr=0.001").parts == ["batch_", "size=16,", "lr=0.001"]
-    assert Entry("encoder.layers.0.out_proj").parts == ["encoder.", "layers.0.", "out_", "proj"]
-    assert Entry("batch_size=16").parts == ["batch_size=16"]
-
-
 def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
     subset = DATA.model_copy(update={"num_train": 96})
     made = Fabricated(
@@ -116,6 +110,10 @@ def test_what_else_differs_is_told_once_below_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_terminal_cuts_nothing_off_a_table(reports: Reports) -> None:
+    # A long name breaks after its parts and never within a number.
+    assert Entry("batch_size=16,lr=0.001").parts == ["batch_", "size=16,", "lr=0.001"]
+    assert Entry("encoder.layers.0.out_proj").parts == ["encoder.", "layers.0.", "out_", "proj"]
+    assert Entry("batch_size=16").parts == ["batch_size=16"]
     words, tables = Words("zh"), tables_of(reports["zh"])
     assert len(tables) > 8
     for width, table in itertools.product((80, 120), tables):
@@ -173,12 +171,10 @@ def test_a_heading_names_what_there_is(tmp_path: Path) -> None:
 
 def loaded(folder: RunFolder, **load: Any) -> RunFolder:
     """With this load during every measurement."""
-    for trial in folder.trials():
-        file = folder.trial(trial.id).cost
-        if file.exists():
-            record = file.read()
-            meanwhile = record.load.model_copy(update=load)
-            file.write(record.model_copy(update={"load": meanwhile}))
+    files = [folder.trial(trial.id).cost for trial in folder.trials()]
+    for file in (one for one in files if one.exists()):
+        meanwhile = file.read().load.model_copy(update=load)
+        file.write(file.read().model_copy(update={"load": meanwhile}))
     return folder
 
 

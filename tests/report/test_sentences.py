@@ -142,9 +142,7 @@ def test_numbers_are_shown_to_a_useful_place_and_never_rounded_to_nothing() -> N
     assert [p_value(0.00002), p_value(0.031)] == ["p < 0.001", "p = 0.031"]
     assert memory(0.05, 0.025) == "51.2 → 25.6 KiB"
     assert memory(0.05, 2.0) == "0.0500 → 2.00 MiB"
-
-
-def test_both_ends_of_an_interval_are_written_to_the_same_place() -> None:
+    # Both ends of an interval are written to the same place.
     found = effect(subject="test/loss", interval=Interval(-0.0004, 0.0213))
     assert "[95% CI -0.0004 to +0.0213]" in found.sentence(EN)
 

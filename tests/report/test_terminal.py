@@ -74,9 +74,8 @@ def test_a_table_that_goes_on_below_says_again_what_each_row_is_about() -> None:
 
 def test_chinese_fills_its_lines_and_none_begins_with_a_stop() -> None:
     text = "每批时间取 95% 的范围；" * 20 + "（两个进程太少，无法给出）。"
-    lines = printed(
-        80, lambda console: print_blocks(console, [Paragraph(text)], Words("zh"))
-    ).splitlines()
+    told = printed(80, lambda console: print_blocks(console, [Paragraph(text)], Words("zh")))
+    lines = told.splitlines()
     assert "".join("".join(lines).split()) == "".join(text.split())
     assert all(70 < cell_len(line) <= 80 for line in lines[:-1])
     assert not any(line[0] in "，。；：、）？" for line in lines)
