@@ -3,9 +3,11 @@ was; afterwards, and for all others, torch is as before."""
 
 import copy
 import io
+import math
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
@@ -189,9 +191,19 @@ def checkpointed() -> None:
 def several_losses() -> None:
     weight = torch.ones(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
-    for _ in range(30):
-        torch.autograd.backward([(weight * 2).sum(), (weight * 3).sum()])
+    for number in range(30):
+        roots = [(weight * 2).sum(), (weight * 3).sum()] if number % 2 else weight * 1j
+        torch.autograd.backward(roots, None if number % 2 else torch.tensor([1 + 0j]))
         optimizer.step()
+
+
+def beside_a_thread() -> None:
+    model, other = net(), net()
+    optimizer, another = sgd(model), sgd(other)
+    with ThreadPoolExecutor() as threads:
+        for _ in range(40):
+            threads.submit(step, other, another).result()
+            step(model, optimizer)
 
 
 def read_ahead(loader: DataLoader[Any], depth: int) -> Iterator[Any]:
@@ -230,7 +242,8 @@ def traced(loop: Callable[[], None], *, is_sampled: bool = True) -> Tracer:
 
 LOOPS: list[Callable[[], None]] = [
     *(made_anew, accumulating, adversarial, without_loader, closures, scaled, several_models),
-    *(with_a_test_between, within_another, checkpointed, several_losses, ahead),
+    *(with_a_test_between, within_another, checkpointed, several_losses),
+    *(beside_a_thread, ahead),
 ]
 
 
@@ -262,6 +275,7 @@ def test_steps_and_losses_are_those_of_the_loop() -> None:
         several_models: (120, 120),
         within_another: (30, 30),
         checkpointed: (30, 30),
+        beside_a_thread: (40, 40),
     }
     for loop, expected in numbers.items():
         tracer = traced(loop)
@@ -269,8 +283,9 @@ def test_steps_and_losses_are_those_of_the_loop() -> None:
         losses = tracer.log.losses_between(0, tracer.num_steps)
         assert list(losses) == ["train/loss"], loop
         assert len(losses["train/loss"]) == expected[0], loop
-    # Those of one backward pass add up.
-    assert traced(several_losses).log.losses.values()[0] == 5.0
+    several = traced(several_losses).log.losses.values()
+    assert several[1] == 5.0  # those of one backward pass add up
+    assert all(map(math.isnan, several[::2]))  # a complex one has no value
     gan = traced(adversarial).log
     values = gan.losses.values()
     assert gan.losses_of(1) == {"train/loss": values[2], "train/loss_2": values[1]}
