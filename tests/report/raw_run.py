@@ -98,14 +98,9 @@ class RawRun:
         return self._record(trial, name)
 
     def _watched(self, cell: str, mode: str, watch: str, again: bool) -> list[Json]:
-        return [
-            t
-            for t in self.trials
-            if (t["cell"], t["watch"], t["again"]) == (cell, watch, again)
-            and t["kind"] == "cost"
-            and t["state"] == "done"
-            and t["cost"]["mode"] == mode
-        ]
+        about = {"cell": cell, "watch": watch, "again": again, "kind": "cost", "state": "done"}
+        mine = [t for t in self.trials if about.items() <= {n: t[n] for n in about}.items()]
+        return [t for t in mine if t["cost"]["mode"] == mode]
 
     def _record(self, trial: Json, name: str) -> Json:
         return read(self.path / "trials" / trial["id"] / name)

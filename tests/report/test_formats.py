@@ -63,10 +63,8 @@ class Tags(HTMLParser):
 
 
 def charts_of(page: str) -> dict[str, object]:
-    found = re.search(r'<script id="charts" type="application/json">(.*?)</script>', page, re.S)
-    assert found is not None
-    charts: dict[str, object] = json.loads(found[1])["charts"]
-    return charts
+    (found,) = re.findall(r'<script id="charts" type="application/json">(.*?)</script>', page, re.S)
+    return dict(json.loads(found)["charts"])
 
 
 def text_of(pdf: bytes, folder: Path) -> str:

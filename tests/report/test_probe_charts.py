@@ -51,13 +51,11 @@ def figures(folder: RunFolder, lang: str = "en") -> dict[str, Figure]:
 
 
 def rows_of(figure: Figure) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = figure.spec["data"]["values"]
-    return rows
+    return list(figure.spec["data"]["values"])
 
 
 def y_axis(figure: Figure) -> dict[str, Any]:
-    scale: dict[str, Any] = figure.spec["layer"][-1]["encoding"]["y"]["scale"]
-    return scale
+    return dict(figure.spec["layer"][-1]["encoding"]["y"]["scale"])
 
 
 def vanishing(trial: TrialRecord, place: int, period: int) -> float:

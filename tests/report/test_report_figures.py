@@ -102,9 +102,8 @@ def drawn(metric: str, *points: CurvePoint) -> dict[str, Any]:
     return curve_chart(Curves(metric, points, by_step=False), ["a", "b"], Words("en"))
 
 
-def axis_of(spec: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = spec["layer"][-1]["encoding"]["y"]["scale"]
-    return found
+def axis_of(spec: dict[str, Any]) -> Any:
+    return spec["layer"][-1]["encoding"]["y"]["scale"]
 
 
 def test_an_interval_below_zero_does_not_break_a_logarithmic_axis() -> None:
@@ -133,11 +132,10 @@ def test_a_band_that_would_hide_the_other_curves_is_left_out_and_told_on_hover()
 
 
 def test_ticks_are_at_whole_epochs_where_there_are_several_and_at_each_of_few() -> None:
-    def axis_over(epochs: Sequence[float], by_step: bool) -> dict[str, Any]:
+    def axis_over(epochs: Sequence[float], by_step: bool) -> Any:
         points = tuple(CurvePoint("a", epoch, 1.0, None, None, 1) for epoch in epochs)
         chart = curve_chart(Curves("train/loss", points, by_step), ["a"], Words("en"))
-        axis: dict[str, Any] = chart["layer"][0]["encoding"]["x"]["axis"]
-        return axis
+        return chart["layer"][0]["encoding"]["x"]["axis"]
 
     for last_epoch, least in ((1.0, 0.1), (3.0, 1)):
         assert axis_over((0.5, last_epoch), by_step=True)["tickMinStep"] == least
