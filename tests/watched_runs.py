@@ -33,7 +33,7 @@ def loader(**own: Any) -> LoaderRow:
     """The loader that is trained on."""
     size = {"batch_size": 64, "num_samples": 1280, "num_batches": 20, "drop_last": False}
     given = {"num_given": 40, "num_passes": 2, "is_trained_on": True, "order": "shuffled"}
-    usual = size | given | {"num_workers": 0, "pin_memory": False}
+    usual: dict[str, Any] = size | given | {"num_workers": 0, "pin_memory": False}
     return LoaderRow(**(usual | own))
 
 
