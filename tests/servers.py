@@ -1,4 +1,4 @@
-"""Free ports, and a real MLflow server on this machine, for the tests of exports."""
+"""Free ports, programs that run beside a test, and a real MLflow server on this machine."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 PATIENCE_S = 300.0
 PLAIN = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -30,20 +31,22 @@ def mlflow_server(executable: str, folder: Path) -> Iterator[str | None]:
     address = f"http://127.0.0.1:{port}"
     # What it imports is its own, not that of the tests.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(executable, "server", "--host", "127.0.0.1", "--port", str(port)),
-                *("--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"),
-                *("--artifacts-destination", str(folder / "artifacts")),
-            ],
-            env={**variables, **PLAIN},
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-        )
-    try:
+    words = [
+        *(executable, "server", "--host", "127.0.0.1", "--port", str(port)),
+        *("--workers", "1", "--backend-store-uri", f"sqlite:///{folder}/mlflow.db"),
+        *("--artifacts-destination", str(folder / "artifacts")),
+    ]
+    with daemon(words, folder / "server.log", env={**variables, **PLAIN}, cwd=folder) as process:
         yield address if _answers(address, process) else None
+
+
+@contextmanager
+def daemon(words: list[str], log: Path, **given: Any) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program that runs until the end of the block."""
+    with log.open("ab") as lines:
+        process = subprocess.Popen(words, stdout=lines, stderr=lines, **given)
+    try:
+        yield process
     finally:
         process.terminate()
         try:

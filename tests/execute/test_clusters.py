@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import psutil
 import pytest
 
 from asking import curves, groups_of, study_of
-from servers import free_ports
+from servers import daemon, free_ports
 from trainlab.errors import SpecError
 from trainlab.execute.cluster import slurm_options
 from trainlab.execute.executors import Executor, executor_for
@@ -52,33 +53,23 @@ def slurm_cluster(folder: Path) -> Iterator[Path]:
     for name in ("state", "spool-n1", "spool-n2"):
         (folder / name).mkdir()
     settings = f"""
-        ClusterName=test
-        SlurmctldHost={host}(127.0.0.1)
-        SlurmctldPort={control}
-        SlurmUser=root
-        AuthType=auth/munge
-        AuthInfo=socket={folder}/munge.socket
-        StateSaveLocation={folder}/state
-        SlurmdSpoolDir={folder}/spool-%n
-        SlurmctldPidFile={folder}/slurmctld.pid
-        SlurmdPidFile={folder}/slurmd-%n.pid
-        SlurmctldLogFile={folder}/slurmctld.log
-        SlurmdLogFile={folder}/slurmd-%n.log
-        ProctrackType=proctrack/linuxproc
-        TaskPlugin=task/none
-        SelectType=select/cons_tres
-        SelectTypeParameters=CR_CPU
+        ClusterName=test SlurmctldHost={host}(127.0.0.1) SlurmctldPort={control} SlurmUser=root
+        AuthType=auth/munge AuthInfo=socket={folder}/munge.socket
+        StateSaveLocation={folder}/state SlurmdSpoolDir={folder}/spool-%n
+        SlurmctldPidFile={folder}/slurmctld.pid SlurmdPidFile={folder}/slurmd-%n.pid
+        SlurmctldLogFile={folder}/slurmctld.log SlurmdLogFile={folder}/slurmd-%n.log
+        ProctrackType=proctrack/linuxproc TaskPlugin=task/none MpiDefault=none
+        SelectType=select/cons_tres SelectTypeParameters=CR_CPU
         SchedulerParameters=sched_interval=1,batch_sched_delay=0,defer_batch=0
-        ReturnToService=2
-        MpiDefault=none
-        KillWait=15
-        SlurmdTimeout=20
-        NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[0]} CPUs=1 State=UNKNOWN
-        NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1 State=UNKNOWN
-        PartitionName=main Nodes=n1,n2 Default=YES MaxTime=60 State=UP
+        ReturnToService=2 KillWait=15 SlurmdTimeout=20
     """
+    lines = settings.split()
+    for name, port in zip(("n1", "n2"), ports, strict=True):
+        at = f"NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
+        lines.append(f"NodeName={name} {at} CPUs=1 State=UNKNOWN")
+    lines.append("PartitionName=main Nodes=n1,n2 Default=YES MaxTime=60 State=UP\n")
     conf = folder / "slurm.conf"
-    conf.write_text("\n".join(line.strip() for line in settings.splitlines()))
+    conf.write_text("\n".join(lines))
     files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log"}
     munge = [f"--{name}={folder}/munge.{ending}" for name, ending in files.items()]
     with ExitStack() as stack:
@@ -88,7 +79,7 @@ def slurm_cluster(folder: Path) -> Iterator[Path]:
             ["slurmd", "-D", "-N", "n1", "-f", str(conf)],
             ["slurmd", "-D", "-N", "n2", "-f", str(conf)],
         ):
-            stack.enter_context(_daemon(words, folder / f"{words[0]}.out"))
+            stack.enter_context(daemon(words, folder / f"{words[0]}.out"))
             time.sleep(0.5)
         deadline_s = time.monotonic() + PATIENCE_S
         while _idle_nodes(conf) < 2:
@@ -125,21 +116,6 @@ def _idle_nodes(conf: Path) -> int:
     variables = {**os.environ, "SLURM_CONF": str(conf)}
     done = subprocess.run(words, env=variables, capture_output=True, text=True)
     return sum(int(line.split()[0]) for line in done.stdout.splitlines() if line.endswith("idle"))
-
-
-@contextmanager
-def _daemon(words: list[str], log: Path) -> Iterator[None]:
-    with log.open("ab") as lines:
-        process = subprocess.Popen(words, stdout=lines, stderr=lines)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -201,8 +177,17 @@ def when(is_so: Callable[[], bool], act: Callable[[], None]) -> Thread:
     return thread
 
 
-def runs(run: RunFolder) -> bool:
-    return any(trial.state == "running" for trial in run.trials())
+def run_disturbed(on: str, run: RunFolder, act: Callable[[], None], begun: Any = None) -> None:
+    """Runs all its trials; acts once some of them run, and something else has begun where it is given."""
+
+    def has_begun() -> bool:
+        return any(trial.state == "running" for trial in run.trials()) and (not begun or begun())
+
+    with closing(executor_for(on, Loader())) as executor:
+        thread = when(has_begun, act)
+        run_all(executor, run)
+        thread.join()
+    assert {trial.state for trial in run.trials()} == {"done"}
 
 
 def nodes_of(run: RunFolder) -> list[psutil.Process]:
@@ -235,11 +220,7 @@ def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: P
         for node in nodes_of(there):
             node.kill()
 
-    with closing(executor_for(on, Loader())) as executor:
-        thread = when(lambda: runs(there) and bool(nodes_of(there)), kill)
-        run_all(executor, there)
-        thread.join()
-    assert [trial.state for trial in there.trials()] == ["done"] * 2
+    run_disturbed(on, there, kill, lambda: bool(nodes_of(there)))
     assert max(trial.attempt for trial in there.trials()) == 2
     assert curves(there) == curves(here)
     assert nodes_of(there) == []
@@ -249,14 +230,8 @@ def test_a_killed_node_process_is_replaced(on: str, tiny_file: Path, tmp_path: P
 def test_a_lost_ray_node_is_replaced(tiny_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     run = slow_run(tiny_file, tmp_path / "r")
-    with (
-        ray_cluster() as (address, raylets),
-        closing(executor_for(f"ray:{address}", Loader())) as executor,
-    ):
-        thread = when(lambda: runs(run), lambda: os.kill(raylets[0], signal.SIGKILL))
-        run_all(executor, run)
-        thread.join()
-    assert [trial.state for trial in run.trials()] == ["done"] * 4
+    with ray_cluster() as (address, raylets):
+        run_disturbed(f"ray:{address}", run, lambda: os.kill(raylets[0], signal.SIGKILL))
 
 
 @pytest.mark.cluster
@@ -273,11 +248,7 @@ def test_a_requeued_task_goes_on_with_what_is_left(
         )
         subprocess.run(["scontrol", "requeue", ",".join(told.stdout.split())], check=True)
 
-    with closing(executor_for(slurm, Loader())) as executor:
-        thread = when(lambda: runs(there), requeue)
-        run_all(executor, there)
-        thread.join()
-    assert [trial.state for trial in there.trials()] == ["done"] * 4
+    run_disturbed(slurm, there, requeue)
     assert max(trial.attempt for trial in there.trials()) == 2
     assert curves(there) == curves(here)
 

@@ -48,13 +48,8 @@ def runs_of(client: Any, experiment: str) -> dict[str, Any]:
 def test_every_trial_is_a_run_with_settings_curve_and_tags(
     server: str, client: Any, trainlab: Verb, tmp_path: Path
 ) -> None:
-    study = made_study(
-        name="whole",
-        vary={"lr": (0.1, 0.2)},
-        seeds=2,
-        cost=CostSpec(processes=1),
-        settings={"model": {"hidden": 5}},
-    )
+    asked = {"settings": {"model": {"hidden": 5}}, "cost": CostSpec(processes=1)}
+    study = made_study(name="whole", vary={"lr": (0.1, 0.2)}, seeds=2, **asked)
     folder = Fabricated(step_points=2).write(tmp_path / "r", study)
     shown = trainlab("export", "r", "--to", "mlflow", "--tracking-uri", server).stdout
     trials = folder.trials()
@@ -79,11 +74,10 @@ def test_every_trial_is_a_run_with_settings_curve_and_tags(
     assert times_ms == [round(1000 * (end["time_s"] - ends[0]["time_s"])) for end in ends]
     timed = next(trial for trial in trials if trial.watch == "steps")
     assert runs[timed.id].data.metrics["step_ms"] == 1.0
-    names = {file.path for file in client.list_artifacts(whole.info.run_id, "report")}
-    assert names == {"report/report.html"}
-    assert "tables/results.csv" in {
-        f.path for f in client.list_artifacts(whole.info.run_id, "tables")
-    }
+    (report,) = client.list_artifacts(whole.info.run_id, "report")
+    assert report.path == "report/report.html"
+    tables = client.list_artifacts(whole.info.run_id, "tables")
+    assert "tables/results.csv" in [file.path for file in tables]
 
 
 @pytest.mark.slow
@@ -105,20 +99,16 @@ def test_a_second_export_adds_only_what_is_new_and_replaces_what_changed(
     again = open_run(folder.path).export("mlflow", tracking_uri=server)
     assert (again.num_new, again.num_there, again.num_left_out) == (0, 3, 1)
     same = runs_of(client, "twice")
-    assert {t: r.info.run_id for t, r in same.items()} == {
-        t: r.info.run_id for t, r in before.items()
-    }
-    done = next(trial.id for trial in folder.trials() if trial.state == "done")
-    assert len(client.get_metric_history(same[done].info.run_id, "test/accuracy")) == 2
+    ids = [{trial: run.info.run_id for trial, run in runs.items()} for runs in (before, same)]
+    assert ids[0] == ids[1]
+    done = next(trial for trial in folder.trials() if trial.state == "done")
+    assert len(client.get_metric_history(ids[1][done.id], "test/accuracy")) == 2
     for trial in folder.trials():
         if trial.state in ("failed", "pending"):
-            other = next(one for one in folder.trials() if one.state == "done")
-            curve = folder.trial(other.id).curve_file.read_bytes()
+            curve = folder.trial(done.id).curve_file.read_bytes()
             folder.trial(trial.id).curve_file.write_bytes(curve)
-            ended = {"state": "done", "error": None, "final": other.final, "data": other.data}
-            folder.trial(trial.id).write(
-                trial.model_copy(update={**ended, "resolved": other.resolved})
-            )
+            ended = done.model_dump(include={"state", "error", "final", "resolved"})
+            folder.trial(trial.id).write(trial.model_copy(update={**ended, "data": done.data}))
     resumed = open_run(folder.path).export("mlflow", tracking_uri=server)
     assert (resumed.num_new, resumed.num_there, resumed.num_left_out) == (2, 2, 0)
     after = runs_of(client, "twice")
@@ -133,19 +123,16 @@ def test_no_server_and_no_package_are_told_in_one_line(
     Fabricated().write(tmp_path / "r", made_study())
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     told = trainlab("export", "r", "--to", "mlflow", code=2).stderr
-    assert told == (
-        "trainlab: --to mlflow: no server is named; give --tracking-uri, as http://127.0.0.1:5000, "
-        "or set MLFLOW_TRACKING_URI\n"
-    )
+    remedy = "give --tracking-uri, as http://127.0.0.1:5000, or set MLFLOW_TRACKING_URI"
+    assert told == f"trainlab: --to mlflow: no server is named; {remedy}\n"
 
     def missing(package: str, purpose: str, extra: str) -> None:
         raise MissingExtraError(f"{purpose} needs {package}: pip install 'trainlab[{extra}]'")
 
     monkeypatch.setattr("trainlab.export.tracking.check_extra", missing)
     line = ("export", "r", "--to", "mlflow", "--tracking-uri", "http://127.0.0.1:1")
-    assert trainlab(*line, code=2).stderr == (
-        "trainlab: --to mlflow needs mlflow: pip install 'trainlab[mlflow]'\n"
-    )
+    told = "trainlab: --to mlflow needs mlflow: pip install 'trainlab[mlflow]'\n"
+    assert trainlab(*line, code=2).stderr == told
 
 
 def test_a_server_that_is_not_there_is_told_in_one_line_and_soon(
