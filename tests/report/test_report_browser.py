@@ -1,5 +1,6 @@
 """The page in a real browser, offline: charts, hiding, sorting, theme, keyboard."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,3 +160,22 @@ def test_a_phone_shows_the_answer_first_and_needs_no_sideways_scrolling(
             top, bar = visit.page.locator(f"#{place}"), visit.page.locator(".bar")
             bottom = bar.evaluate("one => one.getBoundingClientRect().bottom")
             assert max(0, bottom) <= top.bounding_box()["y"] < 200
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_accessibility_check_finds_no_serious_fault(
+    browser: Any, pages: dict[str, Path], lang: str, scheme: str
+) -> None:
+    code = Path(os.environ.get("TRAINLAB_AXE", "axe.min.js"))
+    if not code.is_file():
+        pytest.skip("needs axe-core: npm install axe-core, then TRAINLAB_AXE=…/axe.min.js")
+    with Visit(browser, pages[lang], color_scheme=scheme) as visit:
+        visit.page.evaluate(code.read_text())
+        found = visit.page.evaluate("axe.run()")
+        faults = [
+            f"{one['id']}: {one['nodes'][0]['html'][:160]}"
+            for one in found["violations"]
+            if one["impact"] in ("serious", "critical")
+        ]
+        assert faults == []

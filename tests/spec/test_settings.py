@@ -1,6 +1,6 @@
-import itertools
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainlab.errors import SpecError
 from trainlab.spec import TrainSpec, checked
@@ -53,18 +53,33 @@ def test_everything_an_optimizer_cannot_take_is_told_at_once() -> None:
     assert len(caught.value.problems) == 3
 
 
-def test_a_valid_spec_survives_json_unchanged() -> None:
-    plain = {
-        "epochs": 10**6,
-        "batch_size": 7,
-        "lr": 1e-12,
-        "zero_grad": False,
-        "schedule": "cosine",
-    }
-    for name, device in zip(OPTIMIZERS, itertools.cycle(("auto", "cpu", "cuda:3", "mps"))):
-        model = {"a": -(2**62), "b": 2**62, "c": 0.1, "d": "x"}
-        spec = checked(TrainSpec, {**plain, "optimizer": name, "device": device, "model": model})
-        assert TrainSpec.model_validate_json(spec.model_dump_json()) == spec
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "epochs": st.integers(1, 10**6),
+            "batch_size": st.integers(1, 10**6),
+            "optimizer": st.sampled_from(sorted(OPTIMIZERS)),
+            "lr": st.floats(1e-12, 1e6),
+            "zero_grad": st.booleans(),
+            "schedule": st.sampled_from(["none", "step", "cosine"]),
+            "device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
+            "model": st.dictionaries(st.text("abc", min_size=1), st.integers(-(2**62), 2**62)),
+        },
+    )
+)
+def test_a_valid_spec_survives_json_unchanged(values: dict[str, object]) -> None:
+    spec = checked(TrainSpec, values)
+    assert TrainSpec.model_validate_json(spec.model_dump_json()) == spec
+
+
+@given(st.dictionaries(st.text(max_size=12), st.none() | st.text() | st.floats() | st.integers()))
+def test_whatever_is_asked_gives_a_spec_or_our_error(values: dict[str, object]) -> None:
+    try:
+        outcome: object = checked(TrainSpec, values)
+    except SpecError as error:
+        outcome = error.problems
+    assert isinstance(outcome, TrainSpec) or (isinstance(outcome, tuple) and outcome)
 
 
 def test_every_setting_has_a_description_and_numbers_have_units() -> None:
