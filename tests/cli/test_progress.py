@@ -2,6 +2,7 @@
 
 import io
 import re
+import threading
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +18,7 @@ from trainlab.cli import live_progress as heartbeat
 from trainlab.cli.live_progress import StudyProgress
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.planned_run import start_run
-from trainlab.lab.run_progress import duration_text, fitted
+from trainlab.lab.run_progress import duration_text, fitted, repeated
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import Failure
@@ -195,3 +196,18 @@ def test_durations_read_as_people_say_them() -> None:
     told = {3: "3 s", 200: "3:20 min", 3900: "1:05 h"}
     assert {s: duration_text(s, ENGLISH) for s in told} == told
     assert duration_text(200, Words("zh")) == "3 分 20 秒"
+
+
+def test_an_interrupt_as_the_looking_begins_leaves_no_thread_that_prints_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, before = threading.Thread.start, threading.enumerate()
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt), repeated(lambda: None, 0.001):
+        pass
+    assert [one for one in threading.enumerate() if one not in before] == []

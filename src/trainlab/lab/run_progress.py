@@ -71,12 +71,13 @@ def repeated(look: Callable[[], None], every_s: float) -> Iterator[None]:
 
     # A notebook's kernel knows by its context which cell an output belongs to.
     thread = threading.Thread(target=copy_context().run, args=(repeat,), daemon=True)
-    thread.start()
     try:
+        thread.start()  # which an interrupt may end
         yield
     finally:
         is_over.set()
-        thread.join()
+        if thread.is_alive():
+            thread.join()
         with suppress(OSError):
             look()
 
