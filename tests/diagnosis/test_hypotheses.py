@@ -101,6 +101,12 @@ def test_what_is_written_between_steps_is_logging_and_counts_by_the_mean_where_i
     assert (found.limit, found.changes) == ("logging", ("no_logging",))
     assert found.share == pytest.approx(0.95 * 8 / 14.5)
     assert not is_rare(always, "logging")
+    # What is written between a model and its backward pass is no part of the loss.
+    before = seen(COMPUTE | {"loss": 8.0}, samples={"logging_in_loss": 75, "loss": 25, "other": 9})
+    parts = update_parts_ms(before)
+    assert parts["logging"] == pytest.approx(6.0)
+    assert parts["loss"] == pytest.approx(2.0)
+    assert parts["between"] == pytest.approx(0.1)
     other = [800.0 if step % 100 == 50 else 0.1 for step in range(1, NUM_STEPS + 1)]
     steps_ms = always.steps_ms | {"other": other}
     assert is_rare(always.model_copy(update={"steps_ms": steps_ms}), "logging")

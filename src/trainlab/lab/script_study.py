@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.analysis.diagnosis import (
+    MIN_POTENTIAL,
     Hypothesis,
     asked_for,
     cell_of,
@@ -254,9 +255,10 @@ class DiagnosisStage:
         self._watched, self._cores = watched, usable_vcpus()
         found = hypotheses_of(watched, cores=self._cores, source=source)
         tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
-        # What promised enough, but less than others.
-        left_out = [one for one in chosen(found, len(found)) if one not in tried]
-        self._hypotheses = tried if asked.tries else (*tried, *left_out)
+        # What promises enough may limit the script, too, where its own changes are not tried.
+        limits, done = {one.limit for one in tried}, {c for one in tried for c in one.changes}
+        left_out = (o for o in found if not (o.limit in limits and done.issuperset(o.changes)))
+        self._hypotheses = *tried, *(one for one in left_out if one.potential >= MIN_POTENTIAL)
         changes = [change for one in tried for change in (*one.changes, *one.remedies)]
         if not changes or run.study().to_study(str(run.study_file)).cells:
             return ()

@@ -56,7 +56,8 @@ class StatementRow(Record):
     """Where it begins."""
     text: str
     samples: dict[str, NonNegativeInt]
-    """By part; `logging`: between torch's calls, where something was written."""
+    """By part; `logging`: between torch's calls, where something was written; `logging_in_loss`: between a
+    model and its backward pass."""
 
 
 class GrowingRow(Record):
@@ -138,7 +139,7 @@ def num_at_the_end(num_steps: int) -> int:
 
 PartName = Literal["data", "transfer", "optimizer", "evaluation", "logging", "between"]
 LimitName = Literal[PartName, "batch_size", "threads", "memory"]
-"""What may limit a script; where nothing of it does, the model's own arithmetic does."""
+"""What may limit a script, beside the model's own computation."""
 LimitVerdict = Literal["confirmed", "refuted", "cannot tell", "not tried"]
 
 

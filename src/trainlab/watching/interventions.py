@@ -30,7 +30,7 @@ from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import Patches
 from trainlab.record.script_record import GrowingRow, StatementRow
 from trainlab.spec.script import ChangeName, change_parts
-from trainlab.watching.timeline import BETWEEN, PARTS, Timeline
+from trainlab.watching.timeline import BETWEEN, LOSS, PARTS, Timeline
 from trainlab.watching.tracer import Tracer
 
 FIRST_LOOK, NEXT_LOOK = 10, 25
@@ -42,7 +42,7 @@ MOST_ROWS = 40
 MOST_LOOKED_AT = 8
 """The newest entries of a container that are searched for tensors."""
 LOGGING = "logging"
-"""In place of what lies between calls, where it writes."""
+"""In place of what lies between calls, where it writes; apart between a model and its backward pass."""
 WRITING_FILES = ("serialization.py", "tensorboard", "logging", "tqdm", "wandb", "csv.py")
 WRITING = re.compile(r"\b(print|save|write\w*|flush|fsync|dump|add_\w+)\(")
 
@@ -148,7 +148,9 @@ class StatementSampler:
                 is_writing = is_writing or any(word in name for word in WRITING_FILES)
             frame = frame.f_back
         is_writing = is_writing or WRITING.search(at) is not None
-        part_name = LOGGING if part in BETWEEN and is_writing else PARTS[part]
+        part_name = PARTS[part]
+        if part in BETWEEN and is_writing:
+            part_name = f"{LOGGING}_in_loss" if part == LOSS else LOGGING
         return part_name, tuple(reversed(lines))
 
     def _settled(self, is_evaluation: bool) -> None:
