@@ -78,9 +78,13 @@ def test_finished_trials_are_left_out_and_a_bench_is_run_whole(
 
 
 def test_a_workload_that_was_changed_is_refused_unless_allowed(
-    tiny_file: Path, tmp_path: Path, trainlab: Verb
+    tiny_file: Path, tmp_path: Path, trainlab: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainlab("run", "own_work.py:tiny", "--out", "run", "--budget", "0.001s", "--device", "cpu")
+    few = ("--vary", "hidden=8,9", "--no-report", "--device", "cpu")
+    monkeypatch.setattr("sys.argv", ["trainlab", "run", *few])  # as it is recorded
+    trainlab("run", "own_work.py:tiny", "--out", "run", "--budget", "0.001s", *few)
+    told = trainlab("cancel", "run").stdout
+    assert told == "Nobody runs it now; `trainlab resume run` goes on with it.\n"
     source = tiny_file.read_text()
     tiny_file.write_text(source + "raise RuntimeError('must not be run')")
     told = trainlab("resume", "run", code=2).stderr
@@ -91,7 +95,13 @@ def test_a_workload_that_was_changed_is_refused_unless_allowed(
     told = trainlab("run", "own_work.py:tiny", "--out", "run", code=2).stderr
     assert "holds a run that is not finished; go on with it by `trainlab resume run`" in told
     trainlab("resume", "run", "--allow-changed", "--quiet")
-    assert [trial.state for trial in RunFolder(tmp_path / "run").trials()] == ["done"]
+    run = RunFolder(tmp_path / "run")
+    assert [trial.state for trial in run.trials()] == ["done", "done"]
+    assert not run.report_folder.exists()  # as it was asked for
+    told = trainlab("cancel", "run").stdout
+    assert told == "All its trials have ended; there was nothing to stop.\n"
+    trainlab("resume", "run", "--allow-changed", "--quiet", "--report")
+    assert run.report_folder.exists()
     assert "nothing is left to run" in trainlab("resume", "run", "--allow-changed").stderr
     tiny_file.unlink()
     with pytest.raises(WorkloadError, match="resume the run from the folder it was started in"):

@@ -107,7 +107,11 @@ class Reported(Quietable):
             sys.stdout.write(f"{run.path}\n")
         else:
             summary.print_all(run)
-        is_reported = self.report and not outcome.was_interrupted
+        # Whoever goes on with a run wants what was asked for when it began, unless they say so.
+        asked = (
+            "report" in self.model_fields_set or "--no-report" not in run.study().command.split()
+        )
+        is_reported = self.report and asked and not outcome.was_interrupted
         if is_reported and evidence.study.cells:
             summary.write_report(run)
         elif is_reported and evidence.learned:
@@ -316,7 +320,7 @@ class CancelVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.execute.lease import ask_to_stop, holder_of, leased
-        from trainlab.execute.planned_run import mark_interrupted
+        from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
 
         folder, deadline_s, is_asked = open_run(self.run), time.monotonic() + PATIENCE_S, False
         while (driver := holder_of(folder)) is not None and not driver.is_dead:
@@ -328,4 +332,5 @@ class CancelVerb(Verb):
             time.sleep(POLL_S)
         with leased(folder):  # refused where its driver is alive and does not stop
             mark_interrupted(folder)
-        say(Console(), self.words("cancelled", path=self.run))
+        key = "cancelled" if unfinished_groups(folder) else "cancelled_nothing"
+        say(Console(), self.words(key, path=self.run))
