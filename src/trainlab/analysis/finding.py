@@ -108,6 +108,9 @@ class Finding:
         numbers = self.__dict__.get("numbers", {})
         return numbers[name] if name in numbers else getattr(self.__dict__.get("of_kind"), name)
 
+    def __repr__(self) -> str:
+        return f"<Finding {self.kind}: {self.sentence(Words('en'))}>"
+
     @property
     def kind(self) -> str:
         """The name of its kind."""

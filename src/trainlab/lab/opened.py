@@ -23,6 +23,21 @@ if TYPE_CHECKING:
     from trainlab.report.pictures import Chart
 
 
+class Findings(tuple["Finding", ...]):
+    """Findings, shown as their sentences."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        words = session_words()
+        return "\n".join(f"{n}. {one.sentence(words)}" for n, one in enumerate(self))
+
+    def _repr_html_(self) -> str:
+        words = session_words()
+        items = "".join(f"<li>{escape(plain(one.sentence(words)))}</li>" for one in self)
+        return f'<ol start="0">{items}</ol>'
+
+
 class Run(RunFolder):
     """A run folder that also offers its results as tables and findings."""
 
@@ -73,11 +88,11 @@ class Run(RunFolder):
 
         return confusion_table(self.evidence())
 
-    def findings(self) -> "tuple[Finding, ...]":
+    def findings(self) -> "Findings":
         """What the study shows and what it cannot tell, as values."""
         from trainlab.analysis.overview import findings
 
-        return findings(self.evidence())
+        return Findings(findings(self.evidence()))
 
     def export(
         self,
