@@ -638,13 +638,10 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         elif row.verdict == "refuted" and one.growth_bytes:
             yield words("memory_elsewhere", **_values(one, words))
         elif row.verdict == "cannot tell":
-            values, needed = (
-                {**_values(one, words), "limit": limit},
-                one.processes_needed or math.inf,
-            )
-            key = "open_memory" if one.growth_bytes else "open_limit" if one.low else "open_single"
+            values, needed = _values(one, words), one.processes_needed or math.inf
+            key = "open_memory" if one.growth_bytes else "open_limit" if one.low else "open_lone"
             then = "open_needed" if needed <= MOST_ADVISED else "open_quiet"
-            yield words.sentences(words(key, **values), words(then, **values))
+            yield words.sentences(words(key, limit=limit, **values), words(then, **values))
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
