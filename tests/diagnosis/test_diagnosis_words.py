@@ -50,10 +50,13 @@ DATA: dict[str, LimitRow] = {
     "refuted": row("data", tried("same_batch", 0.99, "refuted")),
 }
 THREADS: dict[str, LimitRow] = {
-    "confirmed": row("threads", tried("threads=1")),
-    "cannot tell": row("threads", tried("threads=1", 0.9, "cannot tell")),
-    "not tried": row("threads", tried("threads=1", None, "not tried", reason="not_chosen")),
-    "refuted": row("threads", tried("threads=1", 0.8, "refuted")),
+    verdict: row("threads", tried("threads=1", ratio, verdict, reason=reason), share=0.0)
+    for verdict, ratio, reason in [
+        ("confirmed", 0.4, ""),
+        ("cannot tell", 0.9, ""),
+        ("not tried", None, "not_chosen"),
+        ("refuted", 0.8, ""),
+    ]
 }
 LEAKS: list[LimitRow] = [
     row("memory", tried("drop=kept", None, "refuted", growth_bytes=(2e6, 2e6))),

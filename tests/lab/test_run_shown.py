@@ -85,10 +85,10 @@ def test_a_damaged_run_never_raises(run: Run) -> None:
 def test_findings_are_shown_as_their_sentences(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     findings, sentences = run.findings(), run.sentences()
     assert findings == tuple(findings)
-    assert repr(findings) == "\n".join(f"{n}. {one}" for n, one in enumerate(sentences))
+    assert repr(findings) == "\n".join(sentences)
     assert repr(findings[0]) == f"<Finding {findings[0].kind}: {sentences[0]}>"
     html = findings._repr_html_()
-    assert Balanced(html).seen == ["ol", *["li"] * len(sentences)]
+    assert Balanced(html).seen == ["ul", *["li"] * len(sentences)]
     monkeypatch.setenv("TRAINLAB_LANG", "zh")
     assert run.sentences("zh")[0] in repr(findings)
 

@@ -110,12 +110,10 @@ def colour(
 
 def tooltip(hover: Hover) -> list[Spec]:
     """Vega-Lite writes titles into an expression, where a line must not end and a backslash escapes."""
-    titled = ((field, " ".join(title.split()).replace("\\", r"\\"), p) for field, title, p in hover)
     return [
-        {"field": field, "title": title, "type": "nominal"}
-        if pattern is None
-        else {"field": field, "title": title, "type": "quantitative", "format": pattern}
-        for field, title, pattern in titled
+        {"field": field, "title": " ".join(title.split()).replace("\\", r"\\")}
+        | ({"type": "quantitative", "format": pattern} if pattern else {"type": "nominal"})
+        for field, title, pattern in hover
     ]
 
 

@@ -104,10 +104,7 @@ def update_parts_ms(watched: WatchedRecord) -> dict[str, float]:
     later = [place for place, step in enumerate(watched.steps) if step > FIRST_STEPS]
     if not later:
         return {}
-    parts = {
-        name: statistics.fmean(values[place] for place in later)
-        for name, values in watched.steps_ms.items()
-    }
+    parts = {n: statistics.fmean(ms[at] for at in later) for n, ms in watched.steps_ms.items()}
     parts["logging"] = 0.0
     for whole, own in (("between", ("logging", *BETWEEN)), ("loss", ("logging_in_loss", "loss"))):
         writing, *others = (watched.samples.get(part, 0) for part in own)
@@ -168,17 +165,21 @@ def is_rare(watched: WatchedRecord, limit: LimitName) -> bool:
 
 
 def chosen(found: Sequence[Hypothesis], most: int) -> tuple[Hypothesis, ...]:
-    """Those to try: up to so many that promise enough, or the one that promises most; with them what
-    would have been tried, but cannot be."""
+    """Those to try: up to so many that promise enough, or the one that promises most."""
     can = [one for one in found if one.changes]
-    tried = [one for one in can if one.potential >= MIN_POTENTIAL][:most] or can[:1]
-    cannot = [one for one in found if not one.changes and one.potential >= MIN_POTENTIAL]
-    return tuple(sorted([*tried, *cannot], key=lambda one: -one.potential))
+    return tuple([one for one in can if one.potential >= MIN_POTENTIAL][:most] or can[:1])
+
+
+def left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Those that promise enough, too, and cannot be tried, or of which not all changes are."""
+    limits, done = {one.limit for one in tried}, {c for one in tried for c in one.changes}
+    others = (one for one in found if one.limit not in limits or not done.issuperset(one.changes))
+    return tuple(one for one in others if one.potential >= MIN_POTENTIAL)
 
 
 def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypothesis, ...]:
     """What was asked for by name: a limit, as `data`, or a change, as `threads=1`. SpecError for others."""
-    limits = {one.limit: one for one in found}
+    limits: dict[str, Hypothesis] = {one.limit: one for one in found}
     picked: dict[LimitName, Hypothesis] = {}
     for text in asked:
         if text in get_args(LimitName):
@@ -192,8 +193,8 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
         name, value = change_parts(text, "--try")
         if name in changes_of.WITH_NUMBER and not value.isdecimal():
             raise SpecError([f"--try: got {text!r}, must have a whole number, as {name}=1"])
-        own = next((one for one in found if text in one.changes), None)
-        seen = own or limits.get(LIMIT_OF[name], Hypothesis(limit=LIMIT_OF[name]))
+        seen = limits.get(LIMIT_OF[name], Hypothesis(limit=LIMIT_OF[name]))
+        seen = next((one for one in found if text in one.changes), seen)
         before = picked[seen.limit].changes if seen.limit in picked else ()
         picked[seen.limit] = replace(seen, changes=(*before, text), remedies=())
     return tuple(picked.values())
@@ -234,7 +235,7 @@ def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[
         else:
             yield _by_statement(watched, shares, "evaluation", "evaluation")
     if "logging" in shares:
-        found = _by_statement(watched, shares, "logging", "logging", *BETWEEN)
+        found = _by_statement(watched, shares, "logging", "logging", "logging_in_loss", *BETWEEN)
         yield replace(found, changes=("no_logging",), reason="")
     if "between" in shares:
         yield _by_statement(watched, shares, "between", *BETWEEN, "loss")
@@ -308,8 +309,8 @@ def _threads(
         others, saved = (max(1, now // 4),), 0.5
     else:
         return
-    changes = [f"threads={number}" for number in others]
-    yield _guess({"threads": computing}, "threads", saved, *changes, number=now)
+    changes = tuple(f"threads={number}" for number in others)
+    yield Hypothesis(limit="threads", potential=saved * computing, changes=changes, number=now)
 
 
 def _memory(watched: WatchedRecord) -> Iterator[Hypothesis]:
@@ -360,13 +361,11 @@ def diagnosis_of(
             failures[trial.cell] = "no_difference"
         else:
             failures[trial.cell] = trial.error.message.partition("\n")[0]
+    # Of changes that were timed, where the unchanged script was not.
+    failures = {one.cell: failures.get(BASE, "few_looks") for one in timed} | failures
     parts = update_parts_ms(watched)
-    rare = {
-        cell_of(change)
-        for one in hypotheses
-        if is_rare(watched, one.limit)
-        for change in (*one.changes, *one.remedies)
-    }
+    seldom = [one for one in hypotheses if is_rare(watched, one.limit)]
+    rare = {cell_of(change) for one in seldom for change in (*one.changes, *one.remedies)}
     found = compared(timed, BASE, rare)
     limits = [_limit(one, timed, found, failures) for one in hypotheses]
     busy = [one.cost.load.others_cores for one in timed]
@@ -394,10 +393,8 @@ def _limit(
     def tried(change: str, *, is_remedy: bool = False) -> TriedRow:
         one = found.get(cell_of(change))
         if one is None:
-            # Of a change that was timed, the unchanged script was not, or not in the same bench.
-            is_timed = any(one.cell == cell_of(change) for one in timed)
-            default = "few_looks" if is_timed else "not_chosen" if change else hypothesis.reason
-            reason = failures.get(cell_of(change)) or (is_timed and failures.get(BASE)) or default
+            default = "not_chosen" if change else hypothesis.reason
+            reason = failures.get(cell_of(change), default)
             return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
         if hypothesis.limit == "memory":
             return growth_compared(timed, BASE, change, len(found))
@@ -521,8 +518,9 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
     }
     both = [{bench for bench, own in slopes if own == cell} for cell in (base, cell_of(change))]
     pairs = [(slopes[b, base], slopes[b, cell_of(change)]) for b in sorted(set.intersection(*both))]
+    about: dict[str, Any] = {"change": change, "is_remedy": False}
     if not pairs:
-        return TriedRow(change=change, is_remedy=False, verdict="not tried", reason="few_looks")
+        return TriedRow(**about, verdict="not tried", reason="few_looks")
     before, after = (statistics.fmean(side) for side in zip(*pairs, strict=True))
     n, saved = len(pairs), [first - second for first, second in pairs]
     verdict: LimitVerdict = "cannot tell"
@@ -533,13 +531,7 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
             verdict = "refuted"
         elif after < LEAK_SHARE * before and before - after > half:
             verdict = "confirmed"
-    return TriedRow(
-        change=change,
-        is_remedy=False,
-        verdict=verdict,
-        processes=n,
-        growth_bytes=(before, after),
-    )
+    return TriedRow(**about, verdict=verdict, processes=n, growth_bytes=(before, after))
 
 
 # The diagnosis as a document, the answer first.
@@ -573,11 +565,9 @@ def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
         if told := tuple(map(document.Statement, lines(record, words))):
             yield document.Statements(told, is_lead)
     named, parts, whole = get_args(PartName), record.parts_ms, record.update_ms
+    titles = {p: words(f"limit_name_{p}") if p in named else words.phase(p) for p in parts}
     fields: list[Field[str]] = [
-        name(
-            words("column_part"),
-            lambda part: words(f"limit_name_{part}") if part in named else words.phase(part),
-        ),
+        name(words("column_part"), titles.__getitem__),
         value(words("script_ms"), lambda part: number(parts[part], f"{parts[part]:.3g}")),
         value(words("column_share"), lambda part: share(parts[part] / whole)),
     ]
@@ -593,11 +583,12 @@ def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     """Each thing that limits the script, its proof and what to do; where nothing is shown to, what may."""
     confirmed = [row for row in record.limits if row.verdict == "confirmed"]
     for row in confirmed:
-        best = min(row.proofs, key=lambda one: 1.0 if one.ratio is None else one.ratio)
+        proofs = (one for one in row.tried if one.verdict == "confirmed" and not one.is_remedy)
+        best = min(proofs, key=lambda one: one.ratio or 1.0)
         key, values = f"limits_{row.limit}", _values(best, words)
-        is_own = not best.change.startswith("without") or best.change == f"without={row.line}"
-        if not (row.potential and is_own):
-            key = "limits_asked"  # by its name: nothing of it was seen, or another statement was
+        is_other = best.change.startswith("without") and best.change != f"without={row.line}"
+        if is_other or not row.potential:
+            key = "limits_asked"  # by its name: another statement was seen, or nothing of it
         elif row.limit in ("logging", "between") and not row.text:
             key = f"{key}_unknown"
         yield words(key, **vars(record) | vars(row) | values)
@@ -612,7 +603,7 @@ def _unconfirmed_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     timed = [row for row in record.limits if row.limit != "memory"]
     share = sum(record.parts_ms.get(name, 0.0) for name in COMPUTING) / record.update_ms
     possible = {
-        words(f"limit_name_{row.limit}"): row.share if row.limit in get_args(PartName) else 0.0
+        words(f"limit_name_{row.limit}"): row.share
         for row in timed
         if row.verdict == "cannot tell" or (row.verdict == "not tried" and row.potential)
     }
@@ -645,27 +636,21 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
-    key = f"todo_{row.limit}"
+    key, values = f"todo_{row.limit}", {**_values(best, words), "text": row.text}
     for one in row.tried:
-        if one.is_remedy and one.verdict == "confirmed" and one.ratio and one.low and one.high:
-            name, value = change_parts(one.change)
-            speed, low, high = 1 / one.ratio, 1 / one.high, 1 / one.low
-            return words(f"remedy_{name}", value=value, speed=speed, low=low, high=high)
-        if one.is_remedy and one.verdict == "refuted":
-            key, best = f"{key}_alone", one
-    return words(key, **_values(best, words) | {"text": row.text})
+        if one.is_remedy and one.ratio and one.low and one.high and one.verdict != "cannot tell":
+            key = "remedy_workers" if one.verdict == "confirmed" else f"todo_{row.limit}_alone"
+            speed = {"speed": 1 / one.ratio, "low": 1 / one.high, "high": 1 / one.low}
+            values = _values(one, words) | speed
+    return words(key, **values)
 
 
 def _values(one: TriedRow, words: Words) -> dict[str, Any]:
     """Of a change, for its sentences: batches of other sizes are compared by sample."""
     name, value = change_parts(one.change)
+    change = words(f"change_{name}", value=value)
     unit = words("unit_sample" if name == "batch_size" else "unit_update")
-    return {
-        **vars(one),
-        "change": words(f"change_{name}", value=value),
-        "value": value,
-        "unit": unit,
-    }
+    return vars(one) | {"change": change, "value": value, "unit": unit}
 
 
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
@@ -678,17 +663,10 @@ def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
             if one.growth_bytes is not None:
                 ratio = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
             interval = "" if one.low is None else f"{one.low:.2f} … {one.high:.2f}"
-            is_help = one.is_remedy and one.verdict == "confirmed"
-            key = f"{'remedy' if is_help else 'limit'}_{one.verdict}"
-            verdict = Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
+            key = "helps" if one.is_remedy and one.verdict == "confirmed" else one.verdict
+            verdict = Entry(words.named("limit", key.replace(" ", "_")), mark=MARKS[one.verdict])
             told = Entry(words(f"limit_name_{row.limit}")), of_limit, Entry(one.change)
             rows.append((*told, Entry(ratio, one.ratio), Entry(interval, one.low), verdict))
-    fields = [
-        name(words("column_limit"), itemgetter(0)),
-        name(words("column_share"), itemgetter(1)),
-        name(words("column_change"), itemgetter(2)),
-        value(words("column_ratio"), itemgetter(3)),
-        value(words("interval"), itemgetter(4)),
-        name(words("column_verdict"), itemgetter(5)),
-    ]
+    keys = enumerate(("limit", "share", "change", "ratio", "interval", "verdict"))
+    fields = [Field(words(f"column_{key}"), itemgetter(n), n in (3, 4)) for n, key in keys]
     return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))

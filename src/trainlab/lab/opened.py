@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 class Findings(tuple["Finding", ...]):
     """Findings, shown as their sentences."""
 
-    __slots__ = ()
-
     def __repr__(self) -> str:
-        words = session_words()
-        return "\n".join(f"{n}. {one.sentence(words)}" for n, one in enumerate(self))
+        return "\n".join(one.sentence(session_words()) for one in self)
 
     def _repr_html_(self) -> str:
-        words = session_words()
-        items = "".join(f"<li>{escape(plain(one.sentence(words)))}</li>" for one in self)
-        return f'<ol start="0">{items}</ol>'
+        items = (f"<li>{escape(plain(one.sentence(session_words())))}</li>" for one in self)
+        return f"<ul>{''.join(items)}</ul>"
 
 
 class Run(RunFolder):

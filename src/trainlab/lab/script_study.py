@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.analysis.diagnosis import (
-    MIN_POTENTIAL,
     Hypothesis,
     asked_for,
     cell_of,
     chosen,
     diagnosis_of,
     hypotheses_of,
+    left_out,
     update_parts_ms,
 )
 from trainlab.analysis.scripts import growth
@@ -208,9 +208,8 @@ def diagnose(
     asked = {"tries": tuple(tries), "most": most, "processes": processes}
     study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked))
     stage = DiagnosisStage(study)
-    outcome = drive(
-        study, jobs=1, next_stage=stage.groups, out=out, budget_s=budget_s, watcher=watcher
-    )
+    given: dict[str, Any] = {"out": out, "budget_s": budget_s, "watcher": watcher}
+    outcome = drive(study, jobs=1, next_stage=stage.groups, **given)
     return outcome.run, stage.written(outcome)
 
 
@@ -221,12 +220,8 @@ def diagnosis_study(
     asked_for((), asked.tries)  # mistakes are told before anything runs
     study = script_study(path, arguments, max_steps=steps, tensorboard=False)
     assert study.script is not None
-    changes = {
-        "max_s": OBSERVED_S,
-        "is_searched": True,
-        "has_whole_turns": True,
-        "diagnosis": asked,
-    }
+    whole = {"is_searched": True, "has_whole_turns": True}
+    changes = {"max_s": OBSERVED_S, "diagnosis": asked, **whole}
     return study.model_copy(update={"script": study.script.model_copy(update=changes)})
 
 
@@ -255,10 +250,7 @@ class DiagnosisStage:
         self._watched, self._cores = watched, usable_vcpus()
         found = hypotheses_of(watched, cores=self._cores, source=source)
         tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
-        # What promises enough may limit the script, too, where its own changes are not tried.
-        limits, done = {one.limit for one in tried}, {c for one in tried for c in one.changes}
-        left_out = (o for o in found if not (o.limit in limits and done.issuperset(o.changes)))
-        self._hypotheses = *tried, *(one for one in left_out if one.potential >= MIN_POTENTIAL)
+        self._hypotheses = *tried, *left_out(found, tried)
         changes = [change for one in tried for change in (*one.changes, *one.remedies)]
         if not changes or run.study().to_study(str(run.study_file)).cells:
             return ()

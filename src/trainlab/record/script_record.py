@@ -183,10 +183,6 @@ class LimitRow(Record):
     number: float | None = None
     """The batch size, the threads, the workers or the bytes per update as they are."""
 
-    @property
-    def proofs(self) -> list[TriedRow]:
-        return [one for one in self.tried if one.verdict == "confirmed" and not one.is_remedy]
-
 
 class DiagnosisRecord(FileRecord):
     """From what was seen to what was shown."""
