@@ -29,6 +29,7 @@ from trainlab.watching import tracer as tracing
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE
 from trainlab.watching.timeline import DATA, EVALUATION, FORWARD, LOSS, OTHER, PARTS
 from trainlab.watching.tracer import Tracer
+from trainlab.watching.watched_run import watched_record
 
 
 @pytest.fixture(autouse=True)
@@ -521,6 +522,19 @@ def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
     assert not model._forward_hooks
     assert all(parts_ns[FORWARD] for parts_ns in tracer.parts_ns.values())
     assert set(hooks) == {0}
+
+
+def test_of_a_long_run_evenly_spaced_steps_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the first: a typical step is as much one of the last as of the first steps."""
+    monkeypatch.setattr(tracing, "ALL_UP_TO", 10)
+    model, tracer = net(), Tracer()
+    optimizer = sgd(model)
+    for _ in range(35):
+        step(model, optimizer, torch.ones(1, 4))
+    tracer.close()
+    record = watched_record(tracer, ())
+    assert record.steps == [1, *range(4, 36, 4)]
+    assert {len(ms) for ms in record.steps_ms.values()} == {len(record.steps)}
 
 
 def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:

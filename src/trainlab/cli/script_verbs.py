@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 from rich.console import Console
@@ -149,17 +149,9 @@ class DiagnoseVerb(Quietable):
     def __call__(self) -> None:
         _tell_shared_options(self)
         with output_for_programs(self.as_json or self.quiet or self.markdown):
-            run, record = diagnose(
-                self.script,
-                self.arguments,
-                steps=self.steps,
-                tries=self.tries,
-                most=self.most,
-                processes=self.processes,
-                budget_s=self.budget,
-                out=self.out,
-                watcher=self.watcher(),
-            )
+            asked = self.model_dump(include={"steps", "tries", "most", "processes", "out"})
+            shown: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
+            run, record = diagnose(self.script, self.arguments, **asked, **shown)
         if self.markdown and record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
             from trainlab.report.markdown import markdown_of

@@ -85,7 +85,7 @@ class WatchedRecord(FileRecord):
     parts_s: dict[str, NonNegativeFloat]
     """All of it, by part; `other` lies between the calls that were seen."""
     steps: list[PositiveInt]
-    """The updates whose parts are kept: all, or evenly spaced ones of a long run."""
+    """The updates whose parts are kept: all, or the first and evenly spaced ones of a long run."""
     steps_ms: dict[str, list[NonNegativeFloat]]
     """Milliseconds of each part of those."""
     losses: list[float | None]

@@ -332,6 +332,7 @@ class Tracer:
                 self.timeline.go_on()
 
 
-def keeps(step: int) -> bool:
-    """Whether a step, counted from 1, has a line of its own in the curve, and its parts are recorded."""
-    return step % (1 << ((step - 1) // ALL_UP_TO).bit_length()) == 0
+def keeps(step: int, num_steps: int = 0) -> bool:
+    """Whether a step, counted from 1, has a line of its own in the curve, and its parts are kept; among so
+    many, evenly spaced ones are."""
+    return step % (1 << ((max(step, num_steps) - 1) // ALL_UP_TO).bit_length()) == 0

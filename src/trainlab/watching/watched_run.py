@@ -352,6 +352,8 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
     timeline, log = tracer.timeline, tracer.log
     total_ns = timeline.total_ns
     call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
+    # Early steps, of which more are kept, are no more typical than later ones.
+    steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
     return WatchedRecord(
         rank=rank,
         arguments=list(arguments),
@@ -360,8 +362,8 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
-        steps=list(tracer.parts_ns),
-        steps_ms=parts_ms(tracer.parts_ns.values()),
+        steps=steps,
+        steps_ms=parts_ms([tracer.parts_ns[step] for step in steps]),
         losses=[
             loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
         ],
