@@ -12,6 +12,7 @@ from trainlab.analysis.answer import Answer, answer, busy_s
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
+from trainlab.analysis.probes import ACCUMULATION
 from trainlab.analysis.scaling import PARALLEL
 from trainlab.plan import Trial
 from trainlab.record.run_folder import RunFolder
@@ -205,6 +206,20 @@ def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) 
     assert any("The optimizer weighs so much" in one for one in reasons)
     grows = answered(tmp_path / "b", study, **times, phases_ms=phases(20.0))
     assert not any("optimizer" in one.text for one in grows.reasons)
+
+
+def test_training_without_resets_fails_only_where_it_learns_less(tmp_path: Path) -> None:
+    study = made_study(vary={"zero_grad": (False,)}, design="one-at-a-time", seeds=5)
+    cells = ("zero_grad=false",)
+    grown = ACCUMULATION(subject="fc", cells=cells, n=5, times=40.0, probe="*:grad:norm")
+    for level, fails in ((0.2, True), (0.95, False)):
+        by_cell = {"base": 0.9, "zero_grad=false": level}
+        of_seeds = accuracy(lambda t, by_cell=by_cell: by_cell[t.cell] + 0.001 * (t.seed % 3))
+        run = evidence(tmp_path / str(level), study, **of_seeds)
+        (effect,) = of_kind("no_reset", run)
+        assert effect.verdict == "different"
+        reasons = answer(run, (*findings(run), grown), Words("en")).reasons
+        assert any("Training without resets fails" in one.text for one in reasons) == fails
 
 
 def test_in_chinese_no_gap_stands_between_two_characters() -> None:

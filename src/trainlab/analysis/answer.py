@@ -387,7 +387,11 @@ class _Writer:
         yield from self.why_batches()
         yield from self.why_no_gain()
         # Training without resets is shown to be worse, and the gradients are seen to grow.
-        is_worse = any(one.verdict == "different" for one in self.by_kind.get("no_reset", ()))
+        is_worse = any(
+            one.verdict == "different"
+            and (one.mean_b > one.mean_a) == self.evidence.study.is_better_lower(one.subject)
+            for one in self.by_kind.get("no_reset", ())
+        )
         growths = (one.times for one in self.by_kind.get("accumulation", ()))
         if is_worse and (most := max(growths, default=0.0)) > 1:
             yield self.say("why_resets", "probes", times=most)
