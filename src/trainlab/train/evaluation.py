@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from heapq import nsmallest
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainlab.data.nesting import first_of
 from trainlab.record.learning_record import (
     FEWEST_CLASSES,
     MOST_CLASSES,
@@ -32,6 +34,10 @@ KeptScores = list[Scores | None] | None
 """Of each batch of a set that was run, None where it has none; None: they are not kept."""
 
 
+FEW = 16
+"""Samples that a loss is looked at with."""
+
+
 class Evaluation:
     """The test of one trial, its step made ready. `batches`: of another set than the test set. Where
     weights are averaged, of the average."""
@@ -39,15 +45,15 @@ class Evaluation:
     def __init__(self, setup: Setup, batches: Batches | None = None) -> None:
         if setup.average is not None:
             setup = replace(setup, model=setup.average.module)
-        self._setup, self._batches = setup, batches or setup.test_batches
+        self._setup, self._is_test = setup, batches is None
+        self._batches = setup.test_batches if batches is None else batches
         self._carried: Carried = {}
         self._step = Forward(setup, Moments([]), carried=self._carried, in_test=True)
         metrics = setup.workload.metrics
         whole = of_whole_set(metrics, setup.device)
         self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
-        self._is_looked_at = False
-        """Whether the loss has been seen to be a mean, or to be none."""
-        self._is_test = batches is None
+        self._first: tuple[Any, Any] | None = None
+        """A few outputs of the first batch that was run, with their targets."""
         self.kept: KeptScores = None
 
     def run(self, epoch: int) -> Means:
@@ -61,8 +67,9 @@ class Evaluation:
                     scores = scores_of(outcome)
                     # Copies: a model may write its next outputs where these are.
                     self.kept.append(scores and (scores[0].clone(), scores[1].clone()))
-                if not self._is_looked_at:
-                    self._look_at(outcome)
+                if self._first is None:
+                    given = outcome.outputs, outcome.targets
+                    self._first = first_of(given, min(FEW, outcome.num_samples // 2 * 2))
             return self._meter.means()
 
     def confusion(self, epoch: int) -> ConfusionRecord | None:
@@ -75,24 +82,19 @@ class Evaluation:
 
     @contextmanager
     def _running(self, epoch: int) -> Iterator[Iterator[StepOutcome]]:
-        """The outcomes of the set's batches, as they come. A loss that is a module, with dropout say, is in
-        eval mode too; afterwards each part of it is as it was."""
+        """The outcomes of the set's batches, as they come."""
         setup = self._setup
         setup.model.eval()
         self._carried.clear()
         loss = None if setup.workload.loss is None else setup.loss
-        parts = loss.modules() if isinstance(loss, nn.Module) else ()
-        training = [one for one in parts if one.training]
-        for one in training:
-            one.training = False
-        try:
-            # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-            with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
-                batches = naming("data", self._batches.in_order())
-                yield (self._step(self._own(batch)) for batch in batches)
-        finally:
-            for one in training:
-                one.training = True
+        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
+        with (
+            in_eval_mode(loss),
+            torch.no_grad(),
+            seeded(setup.trial.seed, "test", epoch, setup.device),
+        ):
+            batches = naming("data", self._batches.in_order())
+            yield (self._step(self._own(batch)) for batch in batches)
 
     def _own(self, batch: Batch) -> Batch:
         """A copy of what the model could change in place, where the batch is a view of the stored set."""
@@ -101,15 +103,22 @@ class Evaluation:
         inputs, targets = batch
         return (inputs.clone() if inputs.is_floating_point() else inputs), targets
 
-    def _look_at(self, outcome: StepOutcome) -> None:
+    def look_at_loss(self) -> None:
         """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it
-        then grows with the batch, and so does every update."""
-        setup, self._is_looked_at = self._setup, True
-        outputs, targets, half = outcome.outputs, outcome.targets, outcome.num_samples // 2
-        if setup.workload.loss is None or not isinstance(outputs, Tensor):
+        then grows with the batch, and so does every update. Once training is over, as these are calls of
+        the user's code that she does not make."""
+        if self._setup.workload.loss is None or self._first is None:
             return
-        # Of the user's code, on a batch that it will never get; what it draws is not drawn from the test.
-        with suppress(Exception), seeded(setup.trial.seed, "look", 0, setup.device):
+        setup, (outputs, targets) = self._setup, self._first
+        if not isinstance(outputs, Tensor):
+            return
+        half = len(outputs) // 2
+        with (
+            suppress(Exception),
+            in_eval_mode(setup.loss),
+            torch.no_grad(),
+            seeded(setup.trial.seed, "look", 0, setup.device),
+        ):
             first, second, whole = (
                 float(setup.loss(outputs[rows], targets[rows]))
                 for rows in (slice(half), slice(half, 2 * half), slice(2 * half))
@@ -118,6 +127,20 @@ class Evaluation:
             is_mean = math.isclose(whole, (first + second) / 2, rel_tol=1e-4)
             if is_sum and not is_mean:
                 setup.note_once("loss_is_sum")
+
+
+@contextmanager
+def in_eval_mode(loss: Any) -> Iterator[None]:
+    """A loss that is a module, with dropout say; afterwards each part of it is as it was."""
+    parts = loss.modules() if isinstance(loss, nn.Module) else ()
+    training = [one for one in parts if one.training]
+    for one in training:
+        one.training = False
+    try:
+        yield
+    finally:
+        for one in training:
+            one.training = True
 
 
 # Which classes a set was taken for.

@@ -186,8 +186,8 @@ class Setup:
             steps_before=steps_before,
         )
 
-    def _model_inputs(self, count: int) -> Arguments:
-        """For tensors, so many test samples, prepared; else what the workload's own function calls the
+    def _model_inputs(self, model: nn.Module, count: int) -> Arguments:
+        """For tensors, so many test samples, prepared; else what the workload's own function calls this
         model with, for a batch; WorkloadError where it does not call the model as a whole."""
         test, own = self.dataset.test, self.workload.evaluate or self.workload.step
         if own is None:
@@ -198,11 +198,11 @@ class Setup:
             with PREPARE:
                 return (self.workload.prepare(stored),), {}
         calls: list[Arguments] = []
-        model = copy.deepcopy(self.model).eval()
-        model.register_forward_pre_hook(
+        hook = model.eval().register_forward_pre_hook(
             lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
         )
         _run_as_in_test(self.workload, model, self.test_batches.sample())
+        hook.remove()
         if not calls:
             raise WorkloadError("the workload calls parts of its model, not the whole")
         return calls[0]

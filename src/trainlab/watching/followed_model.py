@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from trainlab.data.nesting import first_of
 from trainlab.errors import SpecError
-from trainlab.instruments.model_records import MOST_SAMPLES, Network
+from trainlab.instruments.model_records import MOST_SAMPLES, record_network
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
@@ -20,7 +20,7 @@ from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
 from trainlab.train.callbacks import Arguments, ParameterIds, Point, Progress, TrialView
-from trainlab.train.opaque import is_opaque
+from trainlab.train.opaque import is_opaque, uncompiled_copy
 from trainlab.train.seeds import seeded
 from trainlab.watching.step_log import SeenLoader, StepLog
 from trainlab.watching.tracer import Refused, Tracer
@@ -247,7 +247,8 @@ class FollowedModel:
             view.note("network_too_large", mib=num_bytes // 2**20)
         with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
-                Network().trial_begins(view)
+                with view.noting("network_failed"):
+                    record_network(view, uncompiled_copy(view.model))
             if self._has_board:
                 self._board = script_board(self._tracer.log, shows_graph=not is_large)
                 self._board.trial_begins(view)
@@ -261,7 +262,7 @@ class FollowedModel:
         assert self._model is not None
         parameter, log = next(self._model.parameters(), None), self._tracer.log
 
-        def first_inputs(num: int) -> Arguments:
+        def first_inputs(model: nn.Module, num: int) -> Arguments:
             if self._inputs is None:
                 raise TypeError("the model is called by another one, and its inputs were not seen")
             inputs: Arguments = first_of(self._inputs, num)
@@ -302,12 +303,10 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
 
         def trial_begins(self, view: TrialView) -> None:
             super().trial_begins(view)
-            # Its graph is drawn: the script may let go of it.
-            self._view = replace(view, model=nn.Module())
-
-        def _write_graph(self) -> None:
-            if shows_graph:
-                super()._write_graph()
+            if shows_graph and self._model is not None:
+                self._write_graph(self._model)
+            # The script may let go of it.
+            self._view, self._model = replace(view, model=nn.Module()), None
 
         def _write_scalars(self, values: dict[str, float], point: Point) -> None:
             with_place = point if point.samples else replace(point, samples=point.step)

@@ -165,6 +165,8 @@ class ProgramSession:
 
     def settle(self) -> None:
         """The weights are those of the last update."""
+        for evaluation in self._evaluations:
+            evaluation.look_at_loss()
 
     def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
         return self._evaluations[number].confusion(epoch)
