@@ -1,7 +1,6 @@
 """network.json: the calls of one forward pass, so that a report can draw the network without timing it."""
 
 import contextlib
-import copy
 import io
 import math
 import warnings
@@ -23,7 +22,7 @@ from trainlab.record.schema import note
 from trainlab.record.trial_record import FINISHED
 from trainlab.train.callbacks import Arguments, Instrument, Progress, TrialView
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.opaque import opaque_names, plain_name, uncompiled_copy
+from trainlab.train.opaque import opaque_names, plain_name
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
@@ -32,39 +31,37 @@ MOST_SAMPLES = 256
 
 
 class Network(Instrument):
-    """Runs a copy of the model once, after the last update: what the model or a hook of it counts is not
-    counted up by it. What cannot be run so is noted."""
+    """Runs a copy of the model once, after the last update; what cannot be run so is noted."""
 
     goes_on = True
-    _model: nn.Module | None
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view, self._model = view, None
-        with view.noting("network_failed"):
-            self._model = uncompiled_copy(view.model)
+        self._view = view
 
     def trial_ends(self, progress: Progress) -> None:
-        if self._model is not None and progress.state in FINISHED:
-            with self._view.noting("network_failed"):
-                record_network(self._view, self._model)
+        if progress.state in FINISHED:
+            self.record(self._view)
 
-
-def record_network(view: TrialView, model: nn.Module) -> None:
-    """Runs a copy of the model, and writes its calls."""
-    with (
-        seeded(view.trial.seed, "network", device=view.device),
-        warnings.catch_warnings(),
-        contextlib.redirect_stdout(io.StringIO()),
-    ):
-        # What the model prints or warns about comes once, from the training.
-        warnings.simplefilter("ignore")
-        model, most = copy.deepcopy(model), min(view.trial.settings.batch_size, MOST_SAMPLES)
-        given = view.model_inputs(model, most)
-        rows = traced(model.train(), given)
-    if names := opaque_names(model):
-        view.note("not_seen_inside", names=", ".join(names))
-    if rows:
-        view.folder.network.write(NetworkRecord(batch_size=count_of(given), rows=rows))
+    def record(self, view: TrialView) -> None:
+        """Writes the calls of the model."""
+        try:
+            with (
+                seeded(view.trial.seed, "network", device=view.device),
+                warnings.catch_warnings(),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
+                # What the model prints or warns about comes once, from the training.
+                warnings.simplefilter("ignore")
+                model, given = view.model_call(min(view.trial.settings.batch_size, MOST_SAMPLES))
+                rows = traced(model.train(), given)
+                size = count_of(given)
+        except Exception as error:  # noqa: BLE001  the user's model may raise anything
+            view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))
+            return
+        if names := opaque_names(model):
+            view.note("not_seen_inside", names=", ".join(names))
+        if rows:
+            view.folder.network.write(NetworkRecord(batch_size=size, rows=rows))
 
 
 def traced(model: nn.Module, given: Arguments) -> list[CallRow]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import nn
 
 from trainlab.errors import TrainlabError, WorkloadError, said_by
@@ -83,10 +82,8 @@ def probeable(setup: Setup) -> list[Probeable]:
 def check_selectors(
     specs: tuple[ProbeSpec, ...], model: nn.Module, listed: Sequence[Probeable] = ()
 ) -> None:
-    """Raises a SpecError for the first selector that reaches nothing. Where nothing is `listed`, any
-    function may be called that there is: the first step of the training will tell."""
-    functions = {one.__name__ for one in torch.autograd.Function.__subclasses__()}
-    functions |= {*dir(torch), *dir(torch.nn.functional), *dir(torch.Tensor)}
+    """Raises a SpecError for the first selector that reaches nothing. Where nothing is `listed`, one of
+    calls may reach a function: the first step of the training will tell."""
     layers = [layer for layer in listed if layer.kind != "parameter"]
     reachable: list[tuple[str, tuple[str, ...], int | None]] = []
     for layer in layers:
@@ -94,17 +91,14 @@ def check_selectors(
         reachable.append((name, layer.types, int(number or 1)))
     # A layer that this one pass did not call may yet be called in training.
     called = {name for name, _, _ in reachable}
-    modules = {name or type(one).__name__: one for name, one in model.named_modules()}
-    uncalled = [name for name in modules if name not in called]
+    modules = dict(model.named_modules())
+    uncalled = modules.keys() - called - {""}
     reachable += [(name, types_of(modules[name]), None) for name in uncalled]
     for spec in specs:
         if spec.is_of_parameters:
             parameters_reached(model, spec, is_listed=True)
             continue
         for selector in map(Selector, spec.select):
-            last = Selector(selector.text.rpartition(".")[2])
-            may_be_called = not listed and any(last.reaches(one, (one,)) for one in functions)
-            if not may_be_called and not any(selector.reaches(*one) for one in reachable):
-                names, types, _ = zip(*reachable, strict=True)
-                told = [kinds[0] for kinds in types]
-                raise no_match(str(spec), selector, names, told, "layer", is_listed=True)
+            if listed and not any(selector.reaches(*one) for one in reachable):
+                names, types = [one.name for one in layers], [one.types[0] for one in layers]
+                raise no_match(str(spec), selector, names, types, "layer", is_listed=True)

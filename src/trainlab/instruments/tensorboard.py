@@ -5,7 +5,7 @@ sizes lie beside each other.
 """
 
 import contextlib
-import copy
+import errno
 import io
 import logging
 import math
@@ -14,16 +14,15 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from trainlab.errors import reason_in
 from trainlab.record.files import writing
 from trainlab.record.learning_record import ProbeRecord, metric_tag
 from trainlab.record.trial_record import FINISHED
 from trainlab.spec.probe import Bins
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
-from trainlab.train.opaque import uncompiled_copy
 
 
 def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
@@ -55,22 +54,20 @@ NUM_SAMPLES = 64
 """Of inputs that are drawn, eight in a row."""
 HYPER_PARAMETERS = ("batch_size", "epochs", "optimizer", "precision")
 """Settings shown beside what the study varies: TensorBoard's table begins with the first few of all."""
+DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 
 class TensorBoard(Instrument):
     """Writes what TensorBoard shows; what it cannot show is noted in the trial's record."""
 
     goes_on = True
-    _model: nn.Module | None
 
     def __init__(self, *, shows_samples: bool = True) -> None:
         """`shows_samples`: whether to draw sample inputs; one trial of a study does, they are the same."""
         self._shows_samples = shows_samples
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view, self._model = view, None
-        with view.noting("graph_failed"):
-            self._model = uncompiled_copy(view.model)
+        self._view = view
         self._path = view.folder.tensorboard_folder
         with writing(self._path):
             if view.steps_before:
@@ -102,8 +99,8 @@ class TensorBoard(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         with writing(self._path):
-            if self._model is not None and progress.state in FINISHED:
-                self._write_graph(self._model)
+            if progress.state in FINISHED:
+                self._write_graph()
             self._write_hyper_parameters(progress)
             self._writer.close()
 
@@ -112,26 +109,27 @@ class TensorBoard(Instrument):
             for name, value in values.items():
                 self._writer.add_scalar(name, value, point.samples)
 
-    def _write_graph(self, model: nn.Module) -> None:
+    def _write_graph(self) -> None:
         view = self._view
-        devices = [view.device] if view.device.type == "cuda" else []
-        # The tracer also raises what it logs, and that goes into the record.
-        logging.disable(logging.CRITICAL)
         try:
             with (
-                view.noting("graph_failed"),
-                torch.random.fork_rng(devices=devices),
+                torch.random.fork_rng(devices=[view.device] if view.device.type == "cuda" else []),
                 warnings.catch_warnings(),
                 contextlib.redirect_stdout(io.StringIO()),
             ):
                 warnings.simplefilter("ignore")
-                model = copy.deepcopy(model)
-                arguments, named = view.model_inputs(model, 2)
+                # The tracer also raises what it logs, and that goes into the record.
+                logging.disable(logging.CRITICAL)
+                model, (arguments, named) = view.model_call(2)
                 if named:
                     raise TypeError(
                         "TensorBoard traces a model that is called by place, not by name"
                     )
                 self._writer.add_graph(model.eval(), arguments)
+        except Exception as error:
+            if getattr(error, "errno", None) in DISK_FULL:
+                raise
+            view.note("graph_failed", kind=type(error).__name__, reason=reason_in(error))
         finally:
             logging.disable(logging.NOTSET)
 

@@ -5,17 +5,15 @@ captured. So what a watch does in a step is queued on the device and stays in te
 between steps.
 """
 
-import errno
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
 
-from trainlab.errors import reason_in
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Value
@@ -125,9 +123,6 @@ class Progress:
     best_val_loss: float | None = None
 
 
-DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
-
-
 @dataclass(frozen=True)
 class TrialView:
     """What an instrument gets to see: the trial, its model, and where its records go."""
@@ -144,9 +139,9 @@ class TrialView:
     """Training samples seen once so many updates are done."""
     stored_inputs: Callable[[int], Tensor | None]
     """The first so many test inputs, as they are stored; None where they are no tensor."""
-    model_inputs: Callable[[nn.Module, int], Arguments]
-    """Those of a call of the model, on the device; copies, which it may change. The user's code is called
-    for it, which her own loop does not do: only of a copy, and once the training is over."""
+    model_call: Callable[[int], tuple[nn.Module, Arguments]]
+    """A copy of the model as it was when the trial began, with what it is called with, on the device. The
+    user's code runs for it, which her own loop would not call: only once the training is over."""
     notes: list[Note]
     steps_before: int = 0
     """Updates that an earlier attempt made, from whose checkpoint this one goes on; 0: it starts anew."""
@@ -154,16 +149,6 @@ class TrialView:
     def note(self, code: str, **values: Value) -> None:
         """Records something that the instrument could not do; `trainlab.words` has the sentence."""
         self.notes.append(Note(code=code, values=values))
-
-    @contextmanager
-    def noting(self, code: str) -> Iterator[None]:
-        """What is raised in this block is recorded, unless the disk is full."""
-        try:
-            yield
-        except Exception as error:
-            if getattr(error, "errno", None) in DISK_FULL:
-                raise
-            self.note(code, kind=type(error).__name__, reason=reason_in(error))
 
 
 class Instrument:

@@ -32,8 +32,6 @@ Scores = tuple[Tensor, Tensor]
 """A row of scores per sample, and the class that each is of."""
 KeptScores = list[Scores | None] | None
 """Of each batch of a set that was run, None where it has none; None: they are not kept."""
-
-
 FEW = 16
 """Samples that a loss is looked at with."""
 
@@ -67,9 +65,8 @@ class Evaluation:
                     scores = scores_of(outcome)
                     # Copies: a model may write its next outputs where these are.
                     self.kept.append(scores and (scores[0].clone(), scores[1].clone()))
-                if self._first is None:
-                    given = outcome.outputs, outcome.targets
-                    self._first = first_of(given, min(FEW, outcome.num_samples // 2 * 2))
+                if self._first is None and isinstance(outcome.outputs, Tensor):
+                    self._first = first_of((outcome.outputs, outcome.targets), FEW)
             return self._meter.means()
 
     def confusion(self, epoch: int) -> ConfusionRecord | None:
@@ -82,19 +79,24 @@ class Evaluation:
 
     @contextmanager
     def _running(self, epoch: int) -> Iterator[Iterator[StepOutcome]]:
-        """The outcomes of the set's batches, as they come."""
+        """The outcomes of the set's batches, as they come. A loss that is a module, with dropout say, is in
+        eval mode too; afterwards each part of it is as it was."""
         setup = self._setup
         setup.model.eval()
         self._carried.clear()
         loss = None if setup.workload.loss is None else setup.loss
-        # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
-        with (
-            in_eval_mode(loss),
-            torch.no_grad(),
-            seeded(setup.trial.seed, "test", epoch, setup.device),
-        ):
-            batches = naming("data", self._batches.in_order())
-            yield (self._step(self._own(batch)) for batch in batches)
+        parts = loss.modules() if isinstance(loss, nn.Module) else ()
+        training = [one for one in parts if one.training]
+        for one in training:
+            one.training = False
+        try:
+            # Not inference_mode: a model may keep a tensor made here, a mask say, for its next update.
+            with torch.no_grad(), seeded(setup.trial.seed, "test", epoch, setup.device):
+                batches = naming("data", self._batches.in_order())
+                yield (self._step(self._own(batch)) for batch in batches)
+        finally:
+            for one in training:
+                one.training = True
 
     def _own(self, batch: Batch) -> Batch:
         """A copy of what the model could change in place, where the batch is a view of the stored set."""
@@ -110,15 +112,9 @@ class Evaluation:
         if self._setup.workload.loss is None or self._first is None:
             return
         setup, (outputs, targets) = self._setup, self._first
-        if not isinstance(outputs, Tensor):
-            return
-        half = len(outputs) // 2
-        with (
-            suppress(Exception),
-            in_eval_mode(setup.loss),
-            torch.no_grad(),
-            seeded(setup.trial.seed, "look", 0, setup.device),
-        ):
+        # In eval mode, as the test; no batch of it is run.
+        with suppress(Exception), self._running(epoch=0):
+            half = len(outputs) // 2
             first, second, whole = (
                 float(setup.loss(outputs[rows], targets[rows]))
                 for rows in (slice(half), slice(half, 2 * half), slice(2 * half))
@@ -127,20 +123,6 @@ class Evaluation:
             is_mean = math.isclose(whole, (first + second) / 2, rel_tol=1e-4)
             if is_sum and not is_mean:
                 setup.note_once("loss_is_sum")
-
-
-@contextmanager
-def in_eval_mode(loss: Any) -> Iterator[None]:
-    """A loss that is a module, with dropout say; afterwards each part of it is as it was."""
-    parts = loss.modules() if isinstance(loss, nn.Module) else ()
-    training = [one for one in parts if one.training]
-    for one in training:
-        one.training = False
-    try:
-        yield
-    finally:
-        for one in training:
-            one.training = True
 
 
 # Which classes a set was taken for.

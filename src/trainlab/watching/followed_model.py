@@ -1,5 +1,6 @@
 """FollowedModel: shows instruments the moments of a script's training as the loop of a workload does."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from torch.optim import Optimizer
 
 from trainlab.data.nesting import first_of
 from trainlab.errors import SpecError
-from trainlab.instruments.model_records import MOST_SAMPLES, record_network
+from trainlab.instruments.model_records import MOST_SAMPLES, Network
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
@@ -247,8 +248,7 @@ class FollowedModel:
             view.note("network_too_large", mib=num_bytes // 2**20)
         with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
-                with view.noting("network_failed"):
-                    record_network(view, uncompiled_copy(view.model))
+                Network().record(view)
             if self._has_board:
                 self._board = script_board(self._tracer.log, shows_graph=not is_large)
                 self._board.trial_begins(view)
@@ -262,11 +262,11 @@ class FollowedModel:
         assert self._model is not None
         parameter, log = next(self._model.parameters(), None), self._tracer.log
 
-        def first_inputs(model: nn.Module, num: int) -> Arguments:
+        def first_call(num: int) -> tuple[nn.Module, Arguments]:
             if self._inputs is None:
                 raise TypeError("the model is called by another one, and its inputs were not seen")
-            inputs: Arguments = first_of(self._inputs, num)
-            return inputs
+            assert self._model is not None
+            return copy.deepcopy(uncompiled_copy(self._model)), first_of(self._inputs, num)
 
         return TrialView(
             trial=self._trial,
@@ -277,7 +277,7 @@ class FollowedModel:
             num_epochs=0,
             samples_by=lambda step: log.samples[step - 1] or step,
             stored_inputs=lambda num: None,
-            model_inputs=first_inputs,
+            model_call=first_call,
             notes=self.notes,
         )
 
@@ -303,10 +303,13 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
 
         def trial_begins(self, view: TrialView) -> None:
             super().trial_begins(view)
-            if shows_graph and self._model is not None:
-                self._write_graph(self._model)
+            if shows_graph:
+                super()._write_graph()
             # The script may let go of it.
-            self._view, self._model = replace(view, model=nn.Module()), None
+            self._view = replace(view, model=nn.Module())
+
+        def _write_graph(self) -> None:
+            """It is drawn."""
 
         def _write_scalars(self, values: dict[str, float], point: Point) -> None:
             with_place = point if point.samples else replace(point, samples=point.step)
