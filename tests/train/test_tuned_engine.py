@@ -152,7 +152,7 @@ def test_a_model_is_changed_only_while_it_runs() -> None:
     seen: list[Any] = []
     layer.register_forward_hook(lambda module, given, output: seen.append(output.grad_fn.name()))
     before = copy.deepcopy(vars(layer))
-    call = calling(model, {"0": ("input", (1, 6, 6))})
+    call = calling(model, {"0": layer}, lambda *_: "input")
     x = torch.randn(2, 1, 6, 6)
     torch.testing.assert_close(call(x), model(x))
     assert seen == ["ConvolutionBackward", "ConvolutionBackward0"]
@@ -163,7 +163,8 @@ def test_a_model_is_changed_only_while_it_runs() -> None:
 
 
 def test_what_was_not_measured_is_torch_s() -> None:
-    call = calling(nn.Sequential(nn.Conv2d(3, 2, 3)), {"0": ("weight", (3, 6, 6))})
+    model = nn.Sequential(nn.Conv2d(3, 2, 3))
+    call = calling(model, {"0": model[0]}, lambda *_: "weight")
     assert call(torch.randn(2, 3, 6, 6)).grad_fn.name() == "ConvolutionBackward"
     channels_last = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
     for x in (torch.randn(2, 3, 7, 7), channels_last):
@@ -180,7 +181,7 @@ def test_layers_are_measured_without_touching_the_model(
     not_plain = nn.Conv2d(2, 2, 3, groups=2), nn.Conv2d(2, 3, 3, stride=2), nn.LazyConv2d(3, 3)
     assert not any(map(has_variants, not_plain))
     setup = make_setup(workload=small)
-    assert tuned.tuned_model(setup) is setup.model
+    tuned.tuned_model(setup)(setup.train_batches.sample()[0])
     assert calls == [((8, 1, 10, 10), False), ((8, 4, 10, 10), True), ((8, 432), True)]
     assert all(parameter.grad is None for parameter in setup.model.parameters())
     monkeypatch.undo()

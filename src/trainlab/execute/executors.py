@@ -108,8 +108,9 @@ class LocalExecutor:
     folder: Path = field(default_factory=Path.cwd)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        devices = preflight(study, self.load, each_device=each_device)
-        if not self._learns_here(study.workload):
+        learns_here = self._learns_here(study.workload)
+        devices = preflight(study, self.load, each_device=each_device, learns_here=learns_here)
+        if not learns_here:
             self.load.datasets.clear()
         return devices
 

@@ -8,7 +8,7 @@ import torch
 
 from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import SpecError, TrainlabError, said_by
-from trainlab.instruments.probe_listing import check_selectors
+from trainlab.instruments.probe_listing import check_selectors, probeable
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
 from trainlab.machine.process_state import prepare_process
@@ -30,9 +30,12 @@ OF_OPTIMIZER = (
 """What the workload's own optimizer may do without."""
 
 
-def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
+def preflight(
+    study: Study, load: Loader, *, each_device: bool = False, learns_here: bool = False
+) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
-    optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
+    optimizers on them, data, probed layers. `each_device`: every cell will run on every device.
+    `learns_here`: trials train in this process, so no batch is run, whose calls a model could count."""
     settings = [cell.settings for cell in study.all_cells]
     check_capacity([one.threads for one in settings], [one.device for one in settings])
     devices = tuple(str(device) for device in devices_here())
@@ -51,7 +54,10 @@ def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
-            check_selectors(study.probes, set_up(trial, workload, dataset))
+            with seeded(0, "weights"):
+                model = workload.build(base.model)
+            listed = () if learns_here else probeable(set_up(trial, workload, dataset))
+            check_selectors(study.probes, model, listed)
         except SpecError:
             raise
         except Exception:  # noqa: BLE001, S110  the model's own: its trials will fail and say so
@@ -103,7 +109,7 @@ def _data_problems(settings: Sequence[TrainSpec], dataset: Dataset) -> Iterator[
             yield problem
         # Deciding by the test set would make its result better than it is.
         for name in ("patience", "keep_best"):
-            if getattr(one, name) and not one.val_fraction and not dataset.val:
+            if getattr(one, name) and not one.val_fraction and dataset.val is None:
                 rule = "decides by a validation set, and there is none"
                 yield f"{name}: {rule}; add val_fraction, as 0.1, or give the Dataset a `val`"
 

@@ -142,8 +142,8 @@ class Workload:
     model: Callable[..., Any]
     """Makes the model, untrained, or several by name; its keyword parameters can be set and varied."""
     data: Callable[..., Dataset] | Dataset
-    """The data, or what gives it: for `full`, `bundled`, `auto` or a folder, or a function that takes no
-    such choice."""
+    """The data, or what gives it: a function that gets the choice (`full`, `bundled`, `auto` or a folder)
+    as its first parameter, where that has no default or is called `choice`."""
     loss: Callable[[Any, Any], Tensor] | None = None
     """(outputs, targets) to the mean loss of the batch: what is differentiated. Of batches that are pairs
     of inputs and targets."""
@@ -347,9 +347,13 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
 
 
 def _takes_choice(own: Callable[..., Any]) -> bool:
-    """Whether what gives the data takes an argument by its place; without one it has no choice of data."""
-    placed = [one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in _parameters_of(own)]
-    return any(placed)
+    """Whether the first argument by place of what gives the data is the choice: it has no default of its
+    own, or it is called so."""
+    placed = (
+        one for one in _parameters_of(own) if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)
+    )
+    first = next(placed, None)
+    return first is not None and (first.default is first.empty or first.name == "choice")
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:

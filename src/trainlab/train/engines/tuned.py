@@ -25,20 +25,20 @@ from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainlab.errors import RecordError, said_by
+from trainlab.errors import RecordError
 from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.opaque import opaque_names
-from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import CallModel
 from trainlab.train.updates import can_be_fused, make_optimizer
@@ -361,7 +361,9 @@ VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
 
 def has_variants(layer: Any) -> bool:
     """Whether the variants compute what such a layer does."""
-    if type(layer) not in VARIANTS or "forward" in vars(layer) or not is_plain(layer.weight):
+    if type(layer) not in VARIANTS or "forward" in vars(layer):
+        return False
+    if not is_plain(layer._parameters.get("weight")):  # say, one that is computed in each call
         return False
     return type(layer) is nn.Linear or (
         layer.padding_mode == "zeros"
@@ -374,53 +376,25 @@ def has_variants(layer: Any) -> bool:
 
 def tuned_model(setup: Setup) -> CallModel:
     """The model, or a way to call it in training in which its layers are computed faster."""
-    model, chosen = setup.model, {}
-    if setup.settings.precision != "fp32" or opaque_names(model):
+    model = setup.model
+    layers = {name: layer for name, layer in model.named_modules() if has_variants(layer)}
+    if setup.settings.precision != "fp32" or opaque_names(model) or not layers:
         return model
-    for name, call in _sampled_calls(setup).items():
-        layer, shape, _ = call
+
+    def choose(name: str, x: Tensor) -> str:
+        call = layers[name], (min(len(x), MOST_SAMPLES), *x.shape[1:]), x.requires_grad
         try:
-            choice = kept_choice((str(layer), *call[1:]), partial(fastest_variant, *call))
+            choice = kept_choice((str(call[0]), *call[1:]), partial(fastest_variant, *call))
         except RecordError as error:
             # What is measured anew in each run would change a trial's losses from run to run.
             setup.note_once("tuned_not_kept", error=str(error))
-            break
-        if choice in VARIANTS[type(layer)]:
-            chosen[name] = choice, shape[1:]
-    _record(setup, "layers", {name: choice for name, (choice, _) in chosen.items()})
-    return calling(model, chosen) if chosen else model
+            return TORCH
+        if choice != TORCH:
+            _record(setup, "layers", {**setup.engine_facts["tuned"]["layers"], name: choice})
+        return choice
 
-
-SampledCall = tuple[nn.Module, tuple[int, ...], bool]
-"""A layer, the shape of its input, and whether that needs a gradient."""
-
-
-def _sampled_calls(setup: Setup) -> dict[str, SampledCall]:
-    """The first call of each layer that has variants, in a copy of the model, so that nothing of the trial
-    is touched. None, with a note, where the copy does not run."""
-    calls: dict[str, SampledCall] = {}
-    if not any(map(has_variants, setup.model.modules())):
-        return calls
-
-    def see(name: str, layer: nn.Module, given: tuple[Any, ...]) -> None:
-        x: Any = given[0] if given else None
-        if name not in calls and is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4):
-            calls[name] = layer, tuple(x.shape), x.requires_grad
-
-    batches = setup.forward_batches
-    rows = torch.arange(min(batches.batch_size, batches.num_samples, MOST_SAMPLES))
-    try:
-        with seeded(setup.trial.seed, "tuned"), torch.enable_grad():
-            copied = copy.deepcopy(setup.model).eval()
-            for name, layer in copied.named_modules():
-                if has_variants(layer):
-                    layer.register_forward_pre_hook(partial(see, name))
-            copied(setup.workload.prepare(batches.gather(rows)[0]))
-    except Exception as error:  # noqa: BLE001  the user's code, which may raise anything
-        kind, reason = type(error).__name__, said_by(error)
-        setup.note_once("tuned_model_failed", kind=kind, reason=reason)
-        return {}
-    return calls
+    _record(setup, "layers", {})
+    return calling(model, layers, choose)
 
 
 def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) -> str:
@@ -428,6 +402,12 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_(
         needs_gradient
     )
+    # Weights of its own: what hangs on those of the model, a hook say, is not told of what is tried here.
+    layer = copy.copy(layer)
+    layer._parameters = {
+        n: None if one is None else nn.Parameter(one.detach(), one.requires_grad)
+        for n, one in layer._parameters.items()
+    }
     leaves = [one for one in (x, *layer.parameters()) if one.requires_grad]
 
     def work(call: CallLayer) -> None:
@@ -442,24 +422,37 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
         return fastest(works) if len(works) > 1 else TORCH
 
 
-def calling(model: nn.Module, chosen: Mapping[str, tuple[str, tuple[int, ...]]]) -> CallModel:
-    """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
-    callers see nothing of it. `chosen`: by layer, its variant and the shape of a sample."""
-    layers: dict[str, Any] = {name: model.get_submodule(name) for name in chosen}
+Chosen = dict[str, tuple[CallLayer, tuple[int, ...]]]
+_CHOSEN: WeakKeyDictionary[nn.Module, Chosen] = WeakKeyDictionary()
+"""Of each model, by layer: its variant and the shape of a sample."""
 
-    def forward(layer: Any, variant: CallLayer, shape: tuple[int, ...], x: Tensor) -> Tensor:
-        """torch's for an input that the variant was not measured for, under autocast, and inside a
-        transform of `torch.func`, where only torch's own operators can be taken."""
-        is_usual = x.shape[1:] == shape and is_plain(x) and is_plain(layer.weight)
+
+def calling(
+    model: nn.Module, layers: Mapping[str, Any], choose: Callable[[str, Tensor], str]
+) -> CallModel:
+    """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
+    callers see nothing of it. What a layer gets in its first call decides its variant: no call is made for
+    that alone, which the user's code could count."""
+    chosen = _CHOSEN.setdefault(model, {})
+
+    def forward(name: str, layer: Any, x: Tensor) -> Tensor:
+        """torch's for an input of another shape than the first, under autocast, and inside a transform of
+        `torch.func`, where only torch's own operators can be taken."""
+        is_usual = is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4)
         is_changed = torch.is_autocast_enabled("cpu") or (
             torch._C._functorch.peek_interpreter_stack() is not None
         )
-        return variant(layer, x) if is_usual and not is_changed else type(layer).forward(layer, x)
+        of_torch: CallLayer = type(layer).forward
+        if not is_usual or not is_plain(layer.weight) or is_changed:
+            return of_torch(layer, x)
+        if name not in chosen:
+            of_torch(layer, x)  # raises where the input does not fit, as ever
+            variant = VARIANTS[type(layer)].get(choose(name, x), of_torch)
+            chosen[name] = variant, tuple(x.shape[1:])
+        variant, shape = chosen[name]
+        return variant(layer, x) if x.shape[1:] == shape else of_torch(layer, x)
 
-    forwards = [
-        (vars(layer), partial(forward, layer, VARIANTS[type(layer)][chosen[n][0]], chosen[n][1]))
-        for n, layer in layers.items()
-    ]
+    forwards = [(vars(layer), partial(forward, name, layer)) for name, layer in layers.items()]
 
     def call(inputs: Any) -> Any:
         for attributes, faster in forwards:
