@@ -99,8 +99,10 @@ def test_what_may_limit_it_is_named_by_what_it_takes_and_with_what_would_tell() 
     data, own = "waiting for data (62.0%", "the model's own computation (38.0%"
     assert line.endswith(f"It may be: {data} of the time), {own} of the time), threads.")
     lines = list(open_lines(record_of(*limits), Words("en")))
-    assert lines[0].startswith("Not tried: threads. Reason: others were tried first; allow")
-    assert lines[1].startswith("Not tried: waiting for data. Reason: there was no time for it;")
+    assert lines[0].startswith("Not tried: threads (threads=1). Reason: others were tried first;")
+    assert lines[1].startswith(
+        "Not tried: waiting for data (same_batch). Reason: there was no time"
+    )
     # Less than counts for threads may be more than does for others.
     lines = told(THREADS["refuted"], DATA["refuted"])
     assert lines[1].endswith("less than 10.0% of the time (batches 40%, threads 15%).")

@@ -10,6 +10,7 @@ from trainlab.analysis.diagnosis import (
     chosen,
     hypotheses_of,
     is_rare,
+    left_out,
     update_parts_ms,
 )
 from trainlab.errors import SpecError
@@ -148,6 +149,11 @@ def test_the_most_promising_are_chosen_and_one_where_none_promises_anything() ->
     record = seen(COMPUTE | {"data": 10.0, "other": 5.0}, samples={"logging": 1}, batch_size=2)
     found = hypotheses_of(record, cores=2, source=SOURCE)
     assert [one.limit for one in chosen(found, 2)] == [one.limit for one in found[:2]]
+    assert {one.limit for one in left_out(found, found[:1])} == {one.limit for one in found[1:]}
+    # Another change than its own leaves a hypothesis as open as it was.
+    for text, is_left in (("same_batch", False), ("workers=2", True)):
+        limits_left = {one.limit for one in left_out(found, asked_for(found, [text]))}
+        assert ("data" in limits_left) == is_left
     calm = hypotheses_of(seen(COMPUTE | {"data": 0.01}), cores=2, source=SOURCE)
     assert len(chosen(calm, 4)) == 1
 

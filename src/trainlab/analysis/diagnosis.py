@@ -174,7 +174,7 @@ def left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> tuple[
     """Those that promise enough, too, and cannot be tried, or of which not all changes are."""
     limits, done = {one.limit for one in tried}, {c for one in tried for c in one.changes}
     others = (one for one in found if one.limit not in limits or not done.issuperset(one.changes))
-    return tuple(one for one in others if one.potential >= MIN_POTENTIAL)
+    return tuple(replace(one, remedies=()) for one in others if one.potential >= MIN_POTENTIAL)
 
 
 def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypothesis, ...]:
@@ -625,6 +625,7 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         if row.verdict == "not tried":
             # What a script raised has no words of ours.
             reason = words.named("reason", one.reason).rstrip(".")
+            limit = f"{limit} ({one.change})" if one.change else limit
             yield words("not_tried_limit", limit=limit, reason=reason)
         elif row.verdict == "refuted" and one.growth_bytes:
             yield words("memory_elsewhere", **_values(one, words))
