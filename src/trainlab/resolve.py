@@ -13,7 +13,7 @@ from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
-from trainlab.spec.study import StudyBase
+from trainlab.spec.study import StudyBase, objective_of, without_part
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
@@ -41,7 +41,11 @@ def resolve(
     counts = [len(levels) for levels in question.vary.values()]
     grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
     check_number(grid + len(question.cells), many=many, where=where)
-    problems = [*_metric_problems(question, facts), *_repetition_problems(question)]
+    problems = [
+        *_metric_problems(question, facts),
+        *_objective_problems(question, facts),
+        *_repetition_problems(question),
+    ]
     try:
         cells, same_as_base = layout_of(
             question, facts.defaults, facts.parameters, facts.model_defaults
@@ -65,6 +69,7 @@ def resolve(
     values = {
         **question.model_dump(include=set(StudyBase.model_fields)),
         "name": question.name or facts.name,
+        "objective": question.objective or facts.objective,
         "settings": cells[0].settings,
         "cells": varied,
         "same_as_base": same_as_base,
@@ -75,6 +80,8 @@ def resolve(
         study = checked(Study, values)
     except SpecError as error:
         problems += error.problems
+    else:
+        problems += _direction_problems(study)
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
     if study.looks and not varied:
@@ -143,6 +150,27 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
             elif metric not in known:
                 has = f"it has {', '.join(known)}{did_you_mean(metric, known)}"
                 yield f"{field}.{metric}: {facts.name} has no such metric; {has}"
+
+
+def _objective_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
+    """An objective that will never be recorded, or that no two settings could be compared by."""
+    if (asked := question.objective or facts.objective) is None:
+        return
+    name, own = objective_of(asked)[0], ("loss", *facts.metrics)
+    bare = without_part(name)
+    if not facts.logs_more and not f"{bare}_".startswith(tuple(f"{one}_" for one in own)):
+        has = f"it has {', '.join(own)}{did_you_mean(bare, own)}"
+        yield f"objective: {facts.name} has no metric {name}; {has}"
+    if bare == "loss" and any(factor.startswith("loss.") for factor in question.vary):
+        yield "objective: is the loss, which is another one in each setting; name another metric"
+
+
+def _direction_problems(study: Study) -> Iterator[str]:
+    """Of targets that are bare numbers, where nothing says from which side they are reached."""
+    for metric, written in study.targets.items():
+        if not isinstance(written, str) and study.is_better_lower(metric) is None:
+            remedy = f'write ">= {written:g}" or "<= {written:g}"'
+            yield f"targets.{metric}: got {written:g}, but nothing says which way is better; {remedy}"
 
 
 def _repetition_problems(question: Question) -> Iterator[str]:

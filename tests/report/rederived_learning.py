@@ -313,11 +313,8 @@ def seed_spread(run: RawRun, found: Finding) -> Expected:
 def diverged(run: RawRun, found: Finding) -> Expected:
     """Trials of a cell whose loss was not finite."""
     ended = run.learned(found.cells[0]).values()
-    gone = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
-    steps = [step for step in gone if step is not None]
-    numbers = {"num_diverged": len(gone), "num_in_training": len(steps)}
-    numbers |= {"num_in_test": gone.count(None), "median_step": np.median(steps)}
-    return Expected(numbers, len(ended))
+    steps = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
+    return Expected({"num_diverged": len(steps), "median_step": np.median(steps)}, len(ended))
 
 
 def _first_met(run: RawRun, cell: str, metric: str) -> list[tuple[float, float]]:
