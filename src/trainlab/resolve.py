@@ -160,16 +160,16 @@ def _objective_problems(question: Question, facts: WorkloadFacts) -> Iterator[st
     bare = without_part(name)
     if not facts.logs_more and not f"{bare}_".startswith(tuple(f"{one}_" for one in own)):
         has = f"it has {', '.join(own)}{did_you_mean(bare, own)}"
-        yield f"objective: {facts.name} has no metric {name}; {has}"
+        yield f"objective.{name}: {facts.name} has no such metric; {has}"
     if bare == "loss" and any(factor.startswith("loss.") for factor in question.vary):
-        yield "objective: is the loss, which is another one in each setting; name another metric"
+        yield f"objective: got {name!r}, which is another loss in each setting; name another metric"
 
 
 def _direction_problems(study: Study) -> Iterator[str]:
     """Of targets that are bare numbers, where nothing says from which side they are reached."""
     for metric, written in study.targets.items():
         if not isinstance(written, str) and study.is_better_lower(metric) is None:
-            remedy = f'write ">= {written:g}" or "<= {written:g}"'
+            remedy = f'write ">= {written:g}" or "<= {written:g}", or give an objective with :min or :max'
             yield f"targets.{metric}: got {written:g}, but nothing says which way is better; {remedy}"
 
 

@@ -72,7 +72,7 @@ def _wanted(metric: str, study: Study) -> tuple[object, ...]:
         PARTS.index(part) if part in PARTS else len(PARTS),
         name != "accuracy",
         2 if is_lower is None else int(is_lower),
-        name.endswith("loss"),
+        "loss" in name,
     )
 
 

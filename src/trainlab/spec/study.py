@@ -226,8 +226,7 @@ def objective_of(text: object) -> tuple[str, bool | None]:
     said. ValueError where it is none of them."""
     name, colon, way = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not name.strip() or (colon and way not in ("min", "max")):
-        rule = "must be a metric, as accuracy, test/miou or reward:max"
-        raise ValueError(f"got {text!r}, {rule} (:min and :max say which way is better)")
+        raise ValueError(f"got {text!r}, must be a metric, as accuracy, val/miou or reward:max")
     return name.strip(), {"min": True, "max": False}.get(way)
 
 
