@@ -41,11 +41,7 @@ def resolve(
     counts = [len(levels) for levels in question.vary.values()]
     grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
     check_number(grid + len(question.cells), many=many, where=where)
-    problems = [
-        *_metric_problems(question, facts),
-        *_objective_problems(question, facts),
-        *_repetition_problems(question),
-    ]
+    problems = [*_metric_problems(question, facts), *_repetition_problems(question)]
     try:
         cells, same_as_base = layout_of(
             question, facts.defaults, facts.parameters, facts.model_defaults
@@ -81,7 +77,7 @@ def resolve(
     except SpecError as error:
         problems += error.problems
     else:
-        problems += _direction_problems(study)
+        problems += _objective_problems(study, facts)
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
     if study.looks and not varied:
@@ -152,21 +148,16 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
                 yield f"{field}.{metric}: {facts.name} has no such metric; {has}"
 
 
-def _objective_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
-    """An objective that will never be recorded, or that no two settings could be compared by."""
-    if (asked := question.objective or facts.objective) is None:
-        return
-    name, own = objective_of(asked)[0], ("loss", *facts.metrics)
+def _objective_problems(study: Study, facts: WorkloadFacts) -> Iterator[str]:
+    """An objective that will never be recorded, or that no two settings can be compared by; targets that
+    are bare numbers, where nothing says from which side they are reached."""
+    own, name = ("loss", *facts.metrics), objective_of(study.objective or "loss")[0]
     bare = without_part(name)
     if not facts.logs_more and not f"{bare}_".startswith(tuple(f"{one}_" for one in own)):
         has = f"it has {', '.join(own)}{did_you_mean(bare, own)}"
         yield f"objective.{name}: {facts.name} has no such metric; {has}"
-    if bare == "loss" and any(factor.startswith("loss.") for factor in question.vary):
+    if study.objective and bare == "loss" and any(f.startswith("loss.") for f in study.factors):
         yield f"objective: got {name!r}, which is another loss in each setting; name another metric"
-
-
-def _direction_problems(study: Study) -> Iterator[str]:
-    """Of targets that are bare numbers, where nothing says from which side they are reached."""
     for metric, written in study.targets.items():
         if not isinstance(written, str) and study.is_better_lower(metric) is None:
             remedy = f'write ">= {written:g}" or "<= {written:g}", or give an objective with :min or :max'

@@ -110,13 +110,14 @@ def test_a_bare_number_is_no_target_where_nothing_says_which_way_is_better() -> 
 
 
 def test_where_nothing_says_which_way_is_better_nothing_is_called_best(tmp_path: Path) -> None:
-    for objective, kind, told in (
-        (None, "highest", "Learning rate 0.1 gives the highest test steps: 1."),
-        ("steps:max", "best", "Learning rate 0.1 gives the best test steps: 1."),
-        ("steps:min", "best", "Learning rate 0.01 gives the best test steps: 0.7"),
+    for objective, told in (
+        (None, "Learning rate 0.1 gives the highest test steps: 1."),
+        ("steps:max", "Learning rate 0.1 gives the best test steps: 1."),
+        ("steps:min", "Learning rate 0.01 gives the best test steps: 0.7"),
     ):
-        run = of_study(tmp_path / str(kind + str(objective)), objective, test_steps=1.0)
-        assert len(of_kind(kind, run)) == 1
+        run = of_study(tmp_path / str(objective), objective, test_steps=1.0)
+        (best,) = of_kind("best", run)
+        assert best.is_known == (objective is not None)
         found = answered(run)
         said = [one.text for one in found.sentences]
         assert said[0].startswith(told)
@@ -155,15 +156,16 @@ def test_the_answer_says_which_metric_it_took_where_there_was_a_choice(tmp_path:
         assert {one.subject for one in effects} == {compared_metrics(run)[0]}
 
 
-def test_the_gate_asks_which_way_is_better_where_nothing_says(tmp_path: Path) -> None:
-    study = made_study(seeds=4)
-    before, after = (
-        gather(
-            Fabricated(final=lambda t, by=by: {"test/heat": by + 0.001 * t.seed}).write(path, study)
-        )  # type: ignore[misc]
-        for by, path in ((0.5, tmp_path / "a"), (0.8, tmp_path / "b"))
-    )
-    with pytest.raises(SpecError, match="nothing says which way is better; write test/heat:max or"):
+def test_the_gate_needs_to_know_which_way_is_better(tmp_path: Path) -> None:
+    runs = []
+    for heat, objective in ((0.5, None), (0.8, None), (0.8, "heat:min"), (0.8, "heat:max")):
+        made = Fabricated(final=lambda t, heat=heat: {"test/heat": heat + 0.001 * t.seed})  # type: ignore[misc]
+        study = made_study(seeds=4, objective=objective)
+        runs.append(gather(made.write(tmp_path / str(len(runs)), study)))
+    before, after, *known = runs
+    with pytest.raises(
+        SpecError, match="but nothing says which way is better; run with --objective"
+    ):
         gate_of(after, before, worse={"test/heat": 0.1})
-    assert gate_of(after, before, worse={"test/heat:min": 0.1}).verdict == "fail"
-    assert gate_of(after, before, worse={"test/heat:max": 0.1}).verdict == "pass"
+    verdicts = [gate_of(one, before, worse={"test/heat": 0.1}).verdict for one in known]
+    assert verdicts == ["fail", "pass"]

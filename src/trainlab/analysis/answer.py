@@ -15,7 +15,7 @@ from trainlab.analysis import finding
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
-from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
+from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure, ways
@@ -41,7 +41,7 @@ MOST_OF_SCRIPT = 3
 SAME = ("equivalent", "identical")
 IMAGES = ("mnist", "fashion-mnist")
 """Data sets whose samples are images."""
-LOSS, DEVICE = "train/loss", "device"
+DEVICE = "device"
 GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
 """By verdict, what is said of a device that is neither faster nor slower."""
 NOTABLE_SHARE = 0.2
@@ -161,9 +161,8 @@ class _Writer:
         if self.metric and len(self.cells) == 1:
             yield from self.one_setting(self.evidence.cells[0])
             return
-        for kind in ("best", "highest"):
-            for best in self.by_kind.get(kind, ()):
-                yield from self.best(best)
+        for best in self.by_kind.get("best", ()):
+            yield from self.best(best)
         if len(self.effects) < 2:
             return
         decided = (one for one in self.all_effects if one.verdict == "different")
@@ -185,20 +184,20 @@ class _Writer:
         words, study, metric = self.words, self.evidence.study, self.metric
         own, compared = without_part(metric), map(without_part, compared_metrics(self.evidence))
         others = [name for name in compared if name != own and not name.startswith("loss")]
+        is_unknown = study.objective and objective_in(self.evidence.metrics, study) is None
+        keys = {
+            "objective_unknown": metric and is_unknown,
+            "objective_asked": others and study.objective and not is_unknown,
+            "objective_taken": others and not study.objective,
+            "objective_open": len(self.cells) > 1
+            and metric
+            and study.is_better_lower(metric) is None,
+        }
         told = {"metric": words.metric(metric), "name": own, "other": next(iter(others), "")}
-        texts: list[str] = []
-        if not metric:
-            return ""
-        if study.objective and objective_in(self.evidence.metrics, study) is None:
-            known = ", ".join(self.evidence.metrics)
-            texts.append(
-                words("objective_unknown", **told | {"name": study.objective}, known=known)
-            )
-        elif others:
-            texts.append(words(f"objective_{'asked' if study.objective else 'taken'}", **told))
-        if len(self.cells) > 1 and study.is_better_lower(metric) is None:
-            texts.append(words("objective_open", **told))
-        return words.tidy(words.sentences(*texts))
+        told |= {"asked": study.objective or "", "known": ", ".join(self.evidence.metrics)}
+        return words.tidy(
+            words.sentences(*(words(k, **told) for k, is_said in keys.items() if is_said))
+        )
 
     def best(self, best: Finding) -> Iterator[Statement]:
         """The best setting, and what cannot be told from it or is the same."""

@@ -27,7 +27,6 @@ ENDED_WELL = ("done", "diverged")
 """Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
 LOSS = "train/loss"
-
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -24,7 +24,6 @@ from trainlab.analysis.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.study_record import Environment
 from trainlab.spec.base import did_you_mean
-from trainlab.spec.study import objective_of
 from trainlab.stats import contrasts
 from trainlab.stats.cost_ratio import Change, Judgement, Levels, assumed, welch
 from trainlab.stats.means import Interval
@@ -145,8 +144,7 @@ def metric_checks(
 ) -> Iterator[Check]:
     """The final metric of the learn trials, paired by seed, one check per setting; `number` is that of all
     comparisons of the gate."""
-    sign = 1.0 if _is_better_lower(run, metric) else -1.0
-    metric, _ = objective_of(metric)
+    sign = 1.0 if run.study.is_better_lower(metric) else -1.0
     before = {cell: baseline.values(cell, metric) for cell in cells}
     after = {cell: run.values(cell, metric) for cell in cells}
     # Seeds that ended with a finite value in both.
@@ -258,25 +256,16 @@ def check_comparable(run: Evidence, baseline: Evidence, metrics: Iterable[str]) 
             f"{run.path}: has no setting in common with the baseline: {', '.join(of_run)} against "
             f"{', '.join(of_baseline)}; run both with the same settings"
         )
-    for one, asked in product((run, baseline), metrics):
-        name = objective_of(asked)[0]
+    for one, name in product((run, baseline), metrics):
         if not one.metrics:
             what = "has no learn trial that ended well; train with `trainlab run`"
             raise RecordError(f"{one.path}: {what}")
         if name not in one.metrics:
             known = f"{', '.join(one.metrics)}{did_you_mean(name, one.metrics)}"
             raise SpecError([f"worse: got {name!r}, must be one of {known}"])
-        if _is_better_lower(run, asked) is None:
-            remedy = f"write {name}:max or {name}:min"
-            raise SpecError(
-                [f"worse: got {name!r}, but nothing says which way is better; {remedy}"]
-            )
-
-
-def _is_better_lower(run: Evidence, asked: str) -> bool | None:
-    """As it is asked for, as `test/temperature:min`, or else as the run knows it."""
-    metric, is_lower = objective_of(asked)
-    return run.study.is_better_lower(metric) if is_lower is None else is_lower
+        if run.study.is_better_lower(name) is None:
+            what = "but nothing says which way is better; run with --objective NAME:max or NAME:min"
+            raise SpecError([f"worse: got {name!r}, {what}"])
 
 
 def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:
@@ -586,9 +575,5 @@ def _margin_problems(slower: float | None, worse: Mapping[str, float]) -> Iterat
     if slower is not None and not 0 < slower < 1:
         yield f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05"
     for metric, amount in worse.items():
-        try:
-            objective_of(metric)
-        except ValueError as error:
-            yield f"worse: {error}"
         if not 0 < amount < math.inf:
             yield f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"

@@ -59,7 +59,7 @@ def _best_text(found: Finding, words: Words) -> str:
         keys = ["best_alone" if found.num_worse > 1 else "best_of_two"]
     keys += ["best_left_out"] if found.num_diverging else []
     parts = {
-        **ways(words, found.kind == "best"),
+        **ways(words, found.is_known),
         "mean_text": metric_value(found.subject, found.mean),
         "others": _named(others, words),
         "cell": words("best_equal", listed=_named(first, words)) if len(first) > 1 else first[0],
@@ -77,15 +77,15 @@ def _named(cells: Sequence[str], words: Words) -> str:
 
 def ways(words: Words, is_known: bool) -> dict[str, object]:
     """Best, better and worse, or where nothing says which way is better, highest, higher and lower."""
-    names = ("way_best", "way_better", "way_worse", "way_at")
-    return {name: words(name if is_known else f"{name}_open") for name in names}
+    keys = {"way_best": "way_highest", "way_better": "way_higher", "way_worse": "way_lower"}
+    keys["way_at"] = "way_at_most"
+    return {name: words(name if is_known else other) for name, other in keys.items()}
 
 
 BEST = Kind("best", "learning", rank=8, statement=_best_text)
 """The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
-from it; cells with seeds that diverged are left out and counted."""
-HIGHEST = replace(BEST, name="highest")
-"""The same of a metric of which nothing says which way is better."""
+from it; cells with seeds that diverged are left out and counted. Where nothing says which way is better,
+the highest."""
 
 
 def best_findings(
@@ -125,10 +125,11 @@ def best_findings(
     }
     same = {other for other in others if are_identical(table.values[[best, other]])}
     tied = [int(row) for row in np.argsort(-lead) if row not in {best, *worse, *same}]
-    yield (HIGHEST if is_lower is None else BEST)(
+    yield BEST(
         subject=table.metric,
         cells=tuple(cells[row] for row in (*sorted({best, *same}), *tied)),
         mean=float(np.nanmean(table.values[best])),
+        is_known=is_lower is not None,
         num_cells=len(cells),
         num_identical=len(same),
         num_tied=len(tied),

@@ -110,7 +110,7 @@ class GateVerb(ForPrograms):
     )
     """How much longer a step may take, as 5% or 0.05."""
     worse: Annotated[dict[str, float], BeforeValidator(_amounts)] = option("METRIC=AMOUNT", "", [])
-    """How much worse a final metric may be, as test/accuracy=0.01 or test/x:min=0.1; again for more."""
+    """How much worse a final metric may be, as test/accuracy=0.01; again for more."""
     mode: str | None = option("train|inference", shown="train where it was measured")
     """Which step is compared."""
     any_host: bool = option("", "", False)

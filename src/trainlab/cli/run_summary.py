@@ -242,9 +242,8 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         *("kind", "subject", "cells", "factor", "levels", "n"),
         *("test", "verdict", "numbers", "interval", "confounds"),
     )
-    metric = next(iter(metrics.compared_metrics(evidence)), None)
-    ways = {True: "lower", False: "higher", None: None}
-    way = None if metric is None else ways[evidence.study.is_better_lower(metric)]
+    metric = next(iter(metrics.compared_metrics(evidence)), "")
+    way = {True: "lower", False: "higher", None: None}[evidence.study.is_better_lower(metric)]
     return {
         "study": evidence.name,
         **({} if script is None else {"script": script}),

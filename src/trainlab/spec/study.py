@@ -260,9 +260,8 @@ class StudyBase(Spec):
     objective: Annotated[str, AfterValidator(lambda text: objective_of(text) and text)] | None = (
         None
     )
-    """The metric that the answer goes by, as accuracy, test/miou or reward:max (:min and :max say which way
-    is better). Not given: that of the workload; else a metric you named before one that we found, of the
-    test before validation before training."""
+    """The metric that the answer goes by, as accuracy, val/miou or reward:max (:min and :max say which way
+    is better). Not given: the workload's; else one that you named, of the test first."""
     targets: dict[str, WrittenTarget] = {}
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
     bare number must be reached from the side that is worse."""

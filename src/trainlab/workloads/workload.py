@@ -19,7 +19,6 @@ from trainlab.data.dataset import PLACE, Dataset, tells_names
 from trainlab.errors import WorkloadError
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import objective_of
 from trainlab.workloads.user_code import DATA, MODEL, gave, is_own, library_of, told_place
 
 
@@ -168,8 +167,7 @@ class Workload:
     the whole test set: `trainlab.OfWholeSet`, or one of torchmetrics. Not given: accuracy where there is a
     `loss`, none beside a step of your own."""
     objective: str | None = None
-    """The metric that answers go by, as `accuracy` or `off_circle:min` (`:min` and `:max` say which way is
-    better), unless a study says otherwise."""
+    """The metric that answers go by, as `accuracy` or `off_circle:min`, unless a study says otherwise."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
@@ -181,10 +179,6 @@ class Workload:
             object.__setattr__(self, "metrics", own)
         for problem in chain(self._misfits(), self._contradictions()):
             raise WorkloadError(f"{self.name}: {problem}")
-        try:
-            objective_of("loss" if self.objective is None else self.objective)
-        except ValueError as error:
-            raise WorkloadError(f"{self.name}: objective: {error}") from None
 
     def _misfits(self) -> Iterator[str]:
         """Fields that are not what is due there."""
