@@ -15,18 +15,19 @@ from trainlab.analysis import finding
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
-from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
+from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
-from trainlab.analysis.learning import curve_figure
+from trainlab.analysis.learning import curve_figure, ways
 from trainlab.analysis.measurement import MODES
-from trainlab.analysis.metrics import compared_metrics
+from trainlab.analysis.metrics import compared_metrics, objective_in
 from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
 from trainlab.analysis.scaling import batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell
+from trainlab.spec.study import without_part
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
@@ -40,7 +41,7 @@ MOST_OF_SCRIPT = 3
 SAME = ("equivalent", "identical")
 IMAGES = ("mnist", "fashion-mnist")
 """Data sets whose samples are images."""
-LOSS, DEVICE = "train/loss", "device"
+DEVICE = "device"
 GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
 """By verdict, what is said of a device that is neither faster nor slower."""
 NOTABLE_SHARE = 0.2
@@ -77,11 +78,14 @@ class Answer:
     """What could not be told, and what would settle it."""
     is_about_cost: bool
     """Whether the first sentence tells of two settings which is faster."""
+    objective: str
+    """Which metric it goes by, where there was a choice; else empty."""
 
     def sections(self, words: Words) -> Iterator[Section]:
         """The sentences, or that there are none; then reasons and open points, where there are any."""
         lead = Statements(self.sentences, is_lead=True) if self.sentences else None
-        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")),))
+        note = [Paragraph(self.objective)] if self.objective else []
+        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")), *note))
         if self.reasons:
             yield Section("why", words("why_so"), (Statements(self.reasons),))
         if self.open_points:
@@ -104,7 +108,8 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     # What is about one thing stands together.
     sentences = dict.fromkeys(one for column in columns for one in column if one in chosen)
     reasons, open_points = tuple(writer.reasons()), tuple(writer.open_points())
-    return Answer((*sentences, *last), reasons, open_points, any(of_cost))
+    note = writer.objective()
+    return Answer((*sentences, *last), reasons, open_points, any(of_cost), note)
 
 
 class _Writer:
@@ -117,6 +122,7 @@ class _Writer:
         kind = "image" if data in IMAGES else "any"
         self.samples = {name: words(f"{name}_{kind}") for name in ("sample", "samples")}
         self.metric = next(iter(compared_metrics(evidence)), "")
+        self.ways = ways(words, evidence.study.is_better_lower(self.metric) is not None)
         self.by_kind = grouped(findings, lambda one: one.kind)
         self.all_effects = [
             one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric
@@ -130,6 +136,7 @@ class _Writer:
     def tell(self, one: Finding, key: str, section: str = "", **more: object) -> Statement:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
+        values |= self.ways
         return Statement(
             self.words.tidy(one.fill(self.words, key, **values)), section or one.section
         )
@@ -170,6 +177,27 @@ class _Writer:
             )
         for effects in self.effects.values():
             yield from self.same(effects)
+
+    def objective(self) -> str:
+        """Which metric it goes by, where the objective is none of those recorded or there is another that
+        is no loss; and that nothing says which way of it is better, where that matters."""
+        words, study, metric = self.words, self.evidence.study, self.metric
+        own, compared = without_part(metric), map(without_part, compared_metrics(self.evidence))
+        others = [name for name in compared if name != own and not name.startswith("loss")]
+        is_unknown = study.objective and objective_in(self.evidence.metrics, study) is None
+        keys = {
+            "objective_unknown": metric and is_unknown,
+            "objective_asked": others and study.objective and not is_unknown,
+            "objective_taken": others and not study.objective,
+            "objective_open": len(self.cells) > 1
+            and metric
+            and study.is_better_lower(metric) is None,
+        }
+        told = {"metric": words.metric(metric), "name": own, "other": next(iter(others), "")}
+        told |= {"asked": study.objective or "", "known": ", ".join(self.evidence.metrics)}
+        return words.tidy(
+            words.sentences(*(words(k, **told) for k, is_said in keys.items() if is_said))
+        )
 
     def best(self, best: Finding) -> Iterator[Statement]:
         """The best setting, and what cannot be told from it or is the same."""
@@ -228,9 +256,9 @@ class _Writer:
         """Where it ended, how long that took and where its loss went, over the seeds."""
         metric, words, settings = self.metric, self.words, cell.settings
         values = self.evidence.finite_values(cell.id, metric)
-        if not values:
-            return
         of_cell = [*self.evidence.learned.get(cell.id, {}).values()]
+        if not values and not any(one.trial.state == "done" for one in of_cell):
+            return
         # A script has epochs where a loader gives them.
         has_epochs = self.evidence.study.script is None or all(
             "passes" in one.trial.resolved for one in of_cell
@@ -250,16 +278,17 @@ class _Writer:
             when = words("answer_over_updates", number=num_at_the_end(num_updates))
         else:
             when = words("answer_after_updates", number=num_updates)
-        yield self.say(
-            "answer_value" if len(values) == 1 else "answer_values",
-            "learning",
-            metric=words.metric(metric),
-            value=value_text(metric, statistics.fmean(values)),
-            when=when,
-            seeds=finding.num_seeds(len(values), words),
-            low=value_text(metric, min(values)),
-            high=value_text(metric, max(values)),
-        )
+        if values:
+            yield self.say(
+                "answer_value" if len(values) == 1 else "answer_values",
+                "learning",
+                metric=words.metric(metric),
+                value=value_text(metric, statistics.fmean(values)),
+                when=when,
+                seeds=finding.num_seeds(len(values), words),
+                low=value_text(metric, min(values)),
+                high=value_text(metric, max(values)),
+            )
         trained = [one for one in of_cell if one.trial.state in ENDED_WELL]
         epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
         totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
@@ -277,13 +306,17 @@ class _Writer:
                 yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
 
     def failures(self) -> Iterator[Statement]:
-        """Settings some of whose runs diverged, those with the largest share of them first."""
+        """Settings some of whose runs diverged, those with the largest share of them first; then metrics
+        that were not finite."""
         diverged = self.by_kind.get("diverged", [])
         for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
             key = "answer_diverged_all" if len(self.cells) == 1 else key
             (name,) = self.names(one)
             yield self.tell(one, key, "trouble", setting=name)
+        for one in self.by_kind.get("not_finite", [])[:MOST_NAMED]:
+            key = "answer_not_finite_all" if len(self.cells) == 1 else "answer_not_finite"
+            yield self.tell(one, key, setting=self.names(one)[0])
 
     def script(self) -> Iterator[Statement]:
         """The whole first, of a single setting; then what stands out, each where it is largest."""
@@ -490,6 +523,7 @@ class _Writer:
                     after = words("open_seeds", number=needed)
                 text = words(
                     key,
+                    **self.ways,
                     metric=words.metric(self.metric),
                     pairs=self.pairs(some),
                     seeds=finding.num_seeds(num_seen, words),

@@ -26,6 +26,7 @@ UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
 """Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
+LOSS = "train/loss"
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -86,7 +87,7 @@ class TrialRecords:
         return is_untold and self.trial.epochs_done <= 1
 
     def value(self, metric: str) -> float:
-        """A metric of the last epoch; NaN where the trial diverged or did not finish."""
+        """A metric of the last epoch; NaN where it was not finite, or the trial diverged or failed."""
         final = self.trial.final.get(metric)
         return math.nan if final is None or self.trial.state != "done" else float(final)
 
@@ -114,6 +115,9 @@ OF_SCRIPTS = (
 def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
     """All records of a trial; RecordError names the first that is missing or damaged."""
     trial = files.read()
+    if trial.state == "diverged" and trial.diverged_at_step is None:
+        # Of an earlier version, where its test loss alone was not finite.
+        trial = trial.model_copy(update={"state": "done"})
     if of_script:
         given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
         trial = trial.model_copy(update={"settings": given})
@@ -214,8 +218,8 @@ class Evidence:
         return tuple(dict.fromkeys(name for trial in trials for name in trial.final if "/" in name))
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where one
-        diverged."""
+        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where it
+        was not finite or one diverged."""
         repeats = self.repeats.get(cell, frozenset())
         return {
             seed: learned.value(metric)
@@ -251,6 +255,16 @@ class Evidence:
     def finite_values(self, cell: str, metric: str) -> list[float]:
         """A metric of the last epoch of the trials that did not diverge."""
         return [value for value in self.values(cell, metric).values() if math.isfinite(value)]
+
+    def num_not_finite(self, cell: str, metric: str) -> int:
+        """Trials of a cell that trained to their end with a metric that was not finite. What a script calls
+        `backward` on may be no number at all: there one that was finite before counts."""
+        done = (one for one in self.learned.get(cell, {}).values() if one.trial.state == "done")
+        return sum(
+            one.trial.final.get(metric, 0.0) is None
+            and (metric != LOSS or one.watched is None or {*one.watched.losses} != {None})
+            for one in done
+        )
 
     def measurement(
         self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None

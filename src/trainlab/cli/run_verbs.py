@@ -122,6 +122,9 @@ class Reported(Quietable):
 class Studying(Placed, Reported):
     """What run and watch have in common."""
 
+    objective: str | None = option("METRIC[:min|:max]", "what+")
+    """The metric that the answer goes by, as accuracy, val/miou or reward:max; :min and :max say which way
+    is better."""
     design: str | None = option("DESIGN", "what+")
     """grid, or one-at-a-time around the base."""
     budget: Seconds | None = option("TIME", "what+")
@@ -187,6 +190,7 @@ class RunVerb(Studying):
             self.vary,
             profile=self.profile,
             cost=self.cost,
+            objective=self.objective,
             design=self.design,
             seeds=requested_seeds(self.seed, self.seeds),
             until_decided=self.until_decided,

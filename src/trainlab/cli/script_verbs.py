@@ -83,6 +83,7 @@ class WatchVerb(Studying):
             self.script,
             self.arguments,
             vary=varied_of(self.vary, as_written=True),
+            objective=self.objective,
             design=self.design or "grid",
             seeds=tuple(range(1, (self.seeds or 1) + 1)),
             metrics=_metrics(self.metric, "--metric", AS_PATTERN),

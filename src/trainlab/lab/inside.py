@@ -49,13 +49,14 @@ def watch(
     out: Path | str | None = None,
     tensorboard: bool = True,
     title: str = "",
+    objective: str | None = None,
 ) -> "WatchedLoop":
     """Watches the training in a `with` block, whatever its loop looks like, and leaves a run folder.
 
     `model` is the one that is looked into, by default the first that trains; `optimizer` the one whose
     updates are counted as steps, by default the first that makes one. `name` begins the name of the run's
-    folder, or `out` is the folder; `probes` are written as for `trainlab run --probe`. Losses are the same
-    as without. For example
+    folder, or `out` is the folder; `probes` are written as for `trainlab run --probe`; `objective` is
+    the metric that the answer goes by. Losses are the same as without. For example
 
         with trainlab.watch(model, probes="*.weight:grad:norm") as lab:
             for x, y in loader:
@@ -63,8 +64,9 @@ def watch(
                 lab.log(accuracy=accuracy)
         lab.report()
     """
+    asked = {"title": title, "objective": objective, "tensorboard": tensorboard}
     return WatchedLoop(
-        _study(name, title, probes, tensorboard=tensorboard, file=_file_of_caller()),
+        _study(name, probes, asked, _file_of_caller()),
         None if out is None else Path(out),
         model,
         optimizer,
@@ -193,22 +195,20 @@ class WatchedLoop:
         write_results(self.run, self.run.evidence())
 
 
-def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:
+def _study(name: str, probes: Any, asked: dict[str, Any], file: str | None) -> Study:
     given = (probes,) if isinstance(probes, str | ProbeSpec) else tuple(probes)
     path = NOTEBOOK if file is None else str(Path(file).absolute())
     script = ScriptSpec(path=path, folder=str(Path.cwd()), from_inside=True)
     values = {
         "name": name,
-        "title": title,
         "workload": file or NOTEBOOK,
         "settings": checked(TrainSpec, {}),
         "script": script,
         "probes": tuple(
             one if isinstance(one, ProbeSpec) else probe_of(one, "probes") for one in given
         ),
-        "tensorboard": tensorboard,
     }
-    return checked(Study, values, "trainlab.watch")
+    return checked(Study, values | asked, "trainlab.watch")
 
 
 def _file_of_caller() -> str | None:

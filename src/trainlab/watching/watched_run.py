@@ -21,6 +21,7 @@ from trainlab.record.schema import Note, Record, note
 from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
+from trainlab.spec.study import LOGGED, PERCENT
 from trainlab.train.callbacks import Point, Progress
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
@@ -35,10 +36,6 @@ from trainlab.words.numbers import is_share
 PROGRESS_EVERY_S = 0.3
 WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
-LOGGED = "_logged"
-"""Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
-PERCENT = "_percent"
-"""Ends the name of an accuracy that the script tells in per cent."""
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 

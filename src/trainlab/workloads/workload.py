@@ -41,7 +41,7 @@ class OfWholeSet:
     `OfWholeSet(lambda outputs, targets: F.mse_loss(outputs, targets).sqrt(), higher_is_better=False)`."""
 
     def __init__(
-        self, function: Callable[[Tensor, Tensor], Any], *, higher_is_better: bool = True
+        self, function: Callable[[Tensor, Tensor], Any], *, higher_is_better: bool | None = None
     ) -> None:
         self._function, self.higher_is_better = function, higher_is_better
         self.reset()
@@ -106,7 +106,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 ALSO_CALLED = {
     **dict.fromkeys(("net", "network", "module"), "model"),
-    **dict.fromkeys(("criterion", "loss_fn", "loss_function", "objective"), "loss"),
+    **dict.fromkeys(("criterion", "loss_fn", "loss_function"), "loss"),
     **dict.fromkeys(("dataset", "datasets", "loader", "dataloader"), "data"),
     **dict.fromkeys(("transform", "preprocess"), "prepare"),
     **dict.fromkeys(("training_step", "train_step"), "step"),
@@ -166,6 +166,8 @@ class Workload:
     """Name to (outputs, targets) to one value per sample; averaged over samples by us. Or to a metric of
     the whole test set: `trainlab.OfWholeSet`, or one of torchmetrics. Not given: accuracy where there is a
     `loss`, none beside a step of your own."""
+    objective: str | None = None
+    """The metric that answers go by, as `accuracy` or `off_circle:min`, unless a study says otherwise."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
@@ -272,6 +274,8 @@ class Workload:
             tuple(self.metrics),
             {n: one.default for n, one in parameters.items() if isinstance(one.default, Scalar)},
             higher_is_better=directions(self.metrics),
+            objective=self.objective,
+            logs_more=self.loss is None,
             loss_parameters=None
             if None in of_loss
             else tuple(dict.fromkeys(name for names in of_loss for name in names or ())),
