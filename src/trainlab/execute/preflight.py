@@ -8,7 +8,7 @@ import torch
 
 from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import SpecError, TrainlabError, said_by
-from trainlab.instruments.probe_listing import check_selectors, probeable
+from trainlab.instruments.probe_listing import check_selectors
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
 from trainlab.machine.process_state import prepare_process
@@ -35,7 +35,7 @@ def preflight(
 ) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
     optimizers on them, data, probed layers. `each_device`: every cell will run on every device.
-    `learns_here`: trials train in this process, so no batch is run, whose calls a model could count."""
+    `learns_here`: in this process, where a batch that is run for the probes could be counted."""
     settings = [cell.settings for cell in study.all_cells]
     check_capacity([one.threads for one in settings], [one.device for one in settings])
     devices = tuple(str(device) for device in devices_here())
@@ -51,13 +51,10 @@ def preflight(
     _refuse(_own_update_problems(settings, workload))
     _check_own_optimizer(study, workload)
     _check_models(settings, workload)
-    if study.probes:
+    if study.probes and not learns_here:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
-            with seeded(0, "weights"):
-                model = workload.build(base.model)
-            listed = () if learns_here else probeable(set_up(trial, workload, dataset))
-            check_selectors(study.probes, model, listed)
+            check_selectors(study.probes, set_up(trial, workload, dataset))
         except SpecError:
             raise
         except Exception:  # noqa: BLE001, S110  the model's own: its trials will fail and say so
