@@ -30,12 +30,9 @@ OF_OPTIMIZER = (
 """What the workload's own optimizer may do without."""
 
 
-def preflight(
-    study: Study, load: Loader, *, each_device: bool = False, learns_here: bool = False
-) -> tuple[str, ...]:
+def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
-    optimizers on them, data, probed layers. `each_device`: every cell will run on every device.
-    `learns_here`: in this process, where a batch that is run for the probes could be counted."""
+    optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
     settings = [cell.settings for cell in study.all_cells]
     check_capacity([one.threads for one in settings], [one.device for one in settings])
     devices = tuple(str(device) for device in devices_here())
@@ -51,7 +48,7 @@ def preflight(
     _refuse(_own_update_problems(settings, workload))
     _check_own_optimizer(study, workload)
     _check_models(settings, workload)
-    if study.probes and not learns_here:
+    if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
             check_selectors(study.probes, set_up(trial, workload, dataset))

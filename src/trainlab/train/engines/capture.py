@@ -98,9 +98,8 @@ def _known_outside(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any]
 
 
 @contextmanager
-def kept_outside(parts: Sequence[Any]) -> Iterator[None]:
-    """What the functions among these, and the hooks of modules, count outside of themselves is afterwards
-    what it was."""
+def _kept_outside(parts: Sequence[Any]) -> Iterator[None]:
+    """What functions among these, and hooks, count outside of themselves is afterwards as before."""
     pickler = _Fingerprint(io.BytesIO())
     for part in parts:
         for value in _kept_by(part).values() if isinstance(part, nn.Module) else (part,):
@@ -114,7 +113,8 @@ def kept_outside(parts: Sequence[Any]) -> Iterator[None]:
         for value, before, put in kept:
             if isinstance(value, list | dict | set | deque):
                 value.clear()
-                (value.update if isinstance(value, dict | set) else value.extend)(before)
+                add = value.update if isinstance(value, dict | set) else value.extend
+                add(before)
             else:
                 put(before)
 
@@ -172,7 +172,7 @@ def dry_step(
     buffers = dict(model.named_buffers())
     with (
         seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device),
-        kept_outside((model, loss_of, prepare)),
+        _kept_outside((model, loss_of, prepare)),
         _unchanged((model, loss_of, prepare), setup.device),
     ):
         inputs, targets = setup.split_batches.gather(rows)
