@@ -431,13 +431,14 @@ def calling(
         """torch's for an input of another shape than the first, under autocast, inside a transform of
         `torch.func`, where only torch's own operators can be taken, and inside a checkpoint, which must
         find the same when it computes this once more."""
-        is_usual = is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4)
         is_changed = torch.is_autocast_enabled("cpu") or (
             torch._C._functorch.peek_interpreter_stack() is not None
             or _saving_hooks(True) is not None
         )
         of_torch: CallLayer = type(layer).forward
-        if not is_usual or not is_plain(layer.weight) or is_changed:
+        if is_changed or not is_plain(x) or not is_plain(layer.weight):
+            return of_torch(layer, x)
+        if x.dim() != (2 if type(layer) is nn.Linear else 4):
             return of_torch(layer, x)
         if name not in chosen:
             of_torch(layer, x)  # raises where the input does not fit, as ever
