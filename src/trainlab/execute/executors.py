@@ -109,7 +109,9 @@ class LocalExecutor:
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         learns_here = self._learns_here(study.workload)
-        devices = preflight(study, self.load, each_device=each_device, learns_here=learns_here)
+        # A batch that is run for the probes would be counted by a model that then trains here.
+        asked = study.model_copy(update={"probes": ()}) if learns_here else study
+        devices = preflight(asked, self.load, each_device=each_device)
         if not learns_here:
             self.load.datasets.clear()
         return devices

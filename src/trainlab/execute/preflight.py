@@ -8,7 +8,7 @@ import torch
 
 from trainlab.data.dataset import Dataset, Loaded
 from trainlab.errors import SpecError, TrainlabError, said_by
-from trainlab.instruments.probe_listing import check_selectors, probeable
+from trainlab.instruments.probe_listing import check_selectors
 from trainlab.machine.device import devices_here, pick_device
 from trainlab.machine.host import check_capacity, cpus_text, usable_vcpus
 from trainlab.machine.process_state import prepare_process
@@ -30,12 +30,9 @@ OF_OPTIMIZER = (
 """What the workload's own optimizer may do without."""
 
 
-def preflight(
-    study: Study, load: Loader, *, each_device: bool = False, learns_here: bool = False
-) -> tuple[str, ...]:
+def preflight(study: Study, load: Loader, *, each_device: bool = False) -> tuple[str, ...]:
     """The devices of this machine, once all that the study needs has been seen to be here: devices,
-    optimizers on them, data, probed layers. `each_device`: every cell will run on every device.
-    `learns_here`: trials train in this process, so no batch is run, whose calls a model could count."""
+    optimizers on them, data, probed layers. `each_device`: every cell will run on every device."""
     settings = [cell.settings for cell in study.all_cells]
     check_capacity([one.threads for one in settings], [one.device for one in settings])
     devices = tuple(str(device) for device in devices_here())
@@ -54,10 +51,7 @@ def preflight(
     if study.probes:
         trial = Trial(id="probes", workload=study.workload, seed=0, settings=base)
         try:
-            with seeded(0, "weights"):
-                model = workload.build(base.model)
-            listed = () if learns_here else probeable(set_up(trial, workload, dataset))
-            check_selectors(study.probes, model, listed)
+            check_selectors(study.probes, set_up(trial, workload, dataset))
         except SpecError:
             raise
         except Exception:  # noqa: BLE001, S110  the model's own: its trials will fail and say so

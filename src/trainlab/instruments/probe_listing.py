@@ -1,9 +1,6 @@
 """What can be probed in a model: its layers in the order of their calls, and its parameters."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from torch import nn
 
 from trainlab.errors import TrainlabError, WorkloadError, said_by
 from trainlab.instruments.calls import types_of
@@ -79,26 +76,23 @@ def probeable(setup: Setup) -> list[Probeable]:
     return list(found.values())
 
 
-def check_selectors(
-    specs: tuple[ProbeSpec, ...], model: nn.Module, listed: Sequence[Probeable] = ()
-) -> None:
-    """Raises a SpecError for the first selector that reaches nothing. Where nothing is `listed`, one of
-    calls may reach a function: the first step of the training will tell."""
-    layers = [layer for layer in listed if layer.kind != "parameter"]
+def check_selectors(specs: tuple[ProbeSpec, ...], setup: Setup) -> None:
+    """Raises a SpecError for the first selector that reaches nothing; the set-up is used up by it."""
+    layers = [layer for layer in probeable(setup) if layer.kind != "parameter"]
     reachable: list[tuple[str, tuple[str, ...], int | None]] = []
     for layer in layers:
         name, _, number = layer.name.partition("/")
         reachable.append((name, layer.types, int(number or 1)))
     # A layer that this one pass did not call may yet be called in training.
     called = {name for name, _, _ in reachable}
-    modules = dict(model.named_modules())
+    modules = dict(setup.model.named_modules())
     uncalled = modules.keys() - called - {""}
     reachable += [(name, types_of(modules[name]), None) for name in uncalled]
     for spec in specs:
         if spec.is_of_parameters:
-            parameters_reached(model, spec, is_listed=True)
+            parameters_reached(setup.model, spec, is_listed=True)
             continue
         for selector in map(Selector, spec.select):
-            if listed and not any(selector.reaches(*one) for one in reachable):
+            if not any(selector.reaches(*one) for one in reachable):
                 names, types = [one.name for one in layers], [one.types[0] for one in layers]
                 raise no_match(str(spec), selector, names, types, "layer", is_listed=True)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -173,10 +173,11 @@ class Setup:
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
         test = self.dataset.test
-        try:  # before anything is called, and before others put their hooks on it
-            untouched: nn.Module | Exception = uncompiled_copy(self.model)
-        except Exception as error:  # noqa: BLE001  the user's model may raise anything
-            untouched = error
+        untouched = None
+        with suppress(
+            Exception
+        ):  # before anything is called, and before others put their hooks on it
+            untouched = uncompiled_copy(self.model)
         return TrialView(
             trial=self.trial,
             device=self.device,
@@ -191,14 +192,10 @@ class Setup:
             steps_before=steps_before,
         )
 
-    def _model_call(
-        self, untouched: nn.Module | Exception, count: int
-    ) -> tuple[nn.Module, Arguments]:
+    def _model_call(self, untouched: nn.Module | None, count: int) -> tuple[nn.Module, Arguments]:
         """With so many test samples of tensors, prepared; else with what the workload's own function calls
         the model with, for a batch; WorkloadError where it does not call the model as a whole."""
-        if isinstance(untouched, Exception):
-            raise untouched
-        model = copy.deepcopy(untouched)
+        model = copy.deepcopy(self.model if untouched is None else untouched)
         test, own = self.dataset.test, self.workload.evaluate or self.workload.step
         if own is None:
             if isinstance(test, Split):

@@ -8,7 +8,6 @@ round differently: so the first measurement is kept in the autotune cache and de
 and the same trial gives the same losses again.
 """
 
-import copy
 import ctypes
 import hashlib
 import os
@@ -25,7 +24,6 @@ from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -363,7 +361,8 @@ def has_variants(layer: Any) -> bool:
     """Whether the variants compute what such a layer does."""
     if type(layer) not in VARIANTS or "forward" in vars(layer):
         return False
-    if not is_plain(layer._parameters.get("weight")):  # say, one that is computed in each call
+    weight = layer._parameters.get("weight")  # none where it is computed in each call
+    if not is_plain(weight) or any(one._backward_hooks for one in layer.parameters()):
         return False
     return type(layer) is nn.Linear or (
         layer.padding_mode == "zeros"
@@ -402,12 +401,6 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
     x = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_(
         needs_gradient
     )
-    # Weights of its own: what hangs on those of the model, a hook say, is not told of what is tried here.
-    layer = copy.copy(layer)
-    layer._parameters = {
-        n: None if one is None else nn.Parameter(one.detach(), one.requires_grad)
-        for n, one in layer._parameters.items()
-    }
     leaves = [one for one in (x, *layer.parameters()) if one.requires_grad]
 
     def work(call: CallLayer) -> None:
@@ -422,9 +415,7 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
         return fastest(works) if len(works) > 1 else TORCH
 
 
-Chosen = dict[str, tuple[CallLayer, tuple[int, ...]]]
-_CHOSEN: WeakKeyDictionary[nn.Module, Chosen] = WeakKeyDictionary()
-"""Of each model, by layer: its variant and the shape of a sample."""
+_saving_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
 
 def calling(
@@ -433,17 +424,21 @@ def calling(
     """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
     callers see nothing of it. What a layer gets in its first call decides its variant: no call is made for
     that alone, which the user's code could count."""
-    chosen = _CHOSEN.setdefault(model, {})
+    chosen: dict[str, tuple[CallLayer, tuple[int, ...]]] = {}
+    """By layer, its variant and the shape of a sample."""
 
     def forward(name: str, layer: Any, x: Tensor) -> Tensor:
-        """torch's for an input of another shape than the first, under autocast, and inside a transform of
-        `torch.func`, where only torch's own operators can be taken."""
-        is_usual = is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4)
+        """torch's for an input of another shape than the first, under autocast, inside a transform of
+        `torch.func`, where only torch's own operators can be taken, and inside a checkpoint, which must
+        find the same when it computes this once more."""
         is_changed = torch.is_autocast_enabled("cpu") or (
             torch._C._functorch.peek_interpreter_stack() is not None
+            or _saving_hooks(True) is not None
         )
         of_torch: CallLayer = type(layer).forward
-        if not is_usual or not is_plain(layer.weight) or is_changed:
+        if is_changed or not is_plain(x) or not is_plain(layer.weight):
+            return of_torch(layer, x)
+        if x.dim() != (2 if type(layer) is nn.Linear else 4):
             return of_torch(layer, x)
         if name not in chosen:
             of_torch(layer, x)  # raises where the input does not fit, as ever
