@@ -12,25 +12,32 @@ from datetime import datetime
 from itertools import combinations
 
 from trainlab.analysis import finding
+from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure
+from trainlab.analysis.cost import cost_figure, known, least_known, range_text, why_range
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
 from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure
-from trainlab.analysis.measurement import MODES
+from trainlab.analysis.measurement import MODES, CostSummary, Measurement
 from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
-from trainlab.analysis.scaling import batch_series
+from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell
+from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
-from trainlab.words.numbers import bare_operator, is_share, metric_value, whole_percent
+from trainlab.words.numbers import (
+    bare_operator,
+    figure,
+    is_share,
+    metric_value,
+    whole_percent,
+)
 
 MOST = 5
 """Sentences of an answer."""
@@ -56,10 +63,11 @@ CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
-FIXED_SHARE, SMALL_PHASE = 0.2, 0.05
+FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.005
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
-must take to be named."""
+must take to be named; SMALL_PART of what is saved is told."""
 FEWEST_COUNTED = 10
+"""Page faults come with every step; so many more are worth a word."""
 SLOW_FIRST = 1.5
 LITTLE_GAIN, IDLE = 1.5, 0.5
 """A GPU that gains less, and computes for a smaller share of a step, waits for the host."""
@@ -147,6 +155,18 @@ class _Writer:
     def device_name(self, trial: TrialRecord) -> str:
         """`the CPU`, `the GPU`."""
         return level_name(DEVICE, str(trial.resolved.get(DEVICE, "cpu")), self.words)
+
+    def on(self, measurement: Measurement) -> str:
+        """` on the GPU`, where costs of more than one device were measured."""
+        names = {self.device_name(one.trial) for one in self.evidence.measured}
+        name = self.device_name(measurement.trial)
+        return self.words("on_device", device=name) if len(names) > 1 else ""
+
+    def ends(self, one: Finding, ratio: float) -> tuple[Interval, str]:
+        """How many times as fast or as slow, as far as that is known, and why it is only a range."""
+        unstable = least_known(self.evidence.measurement(cell, one.mode) for cell in one.cells)
+        ends = known(ratio, one.interval, unstable)
+        return ends if ratio > 1 else ends.inverse, why_range(ends, unstable, self.words)
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
@@ -303,10 +323,12 @@ class _Writer:
         words = self.words
         for mode in MODES:
             gains = [one for one in self.ratios(mode) if one.factor == DEVICE]
-            parts = []
+            parts, reasons = [], list[str]()
             for gain in gains:
                 key = "gain_faster" if gain.ratio < 1 else "gain_slower"
-                text = words(GAINS.get(gain.verdict or "", key), times=gain.ratio)
+                ends, why = self.ends(gain, gain.ratio)
+                text = words(GAINS.get(gain.verdict or "", key), times=range_text(ends, words))
+                reasons += [why] if gain.verdict == "different" else []
                 if len(gains) > 1:
                     levels = self.cells[gain.cells[1]].levels.items()
                     rest = (level_name(one, level, words) for one, level in levels if one != DEVICE)
@@ -314,9 +336,9 @@ class _Writer:
                 parts.append(text)
             if gains:
                 first, second = self.names(gains[0])
-                told = words("list_semicolon").join(parts)
+                told = {"gains": words("list_semicolon").join(parts), "why": max([*reasons, ""])}
                 key = f"answer_device_{mode}"
-                yield self.say(key, "factor-device", first=first, second=second, gains=told)
+                yield self.say(key, "factor-device", first=first, second=second, **told)
 
     def speed(self) -> Iterator[Statement]:
         """Of each other factor the fastest level in training; one mode without the other where only that
@@ -326,12 +348,14 @@ class _Writer:
         for mode in MODES:
             ratios = (one for one in self.ratios(mode) if one.factor not in apart)
             for factor, own in grouped(ratios, lambda one: one.factor).items():
-                told = [one for one in own if one.verdict == "different"]
-                if told:
-                    one = max(told, key=lambda one: one.weight)
+                different = [one for one in own if one.verdict == "different"]
+                if different:
+                    one = max(different, key=lambda one: one.weight)
                     slow, fast = self.names(one) if one.ratio <= 1 else self.names(one)[::-1]
                     key = f"answer_faster_{mode}"
-                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow)
+                    ends, why = self.ends(one, one.ratio)
+                    told = {"times": range_text(ends, self.words), "why": why}
+                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow, **told)
                 elif all(one.verdict == "equivalent" for one in own):
                     names = dict.fromkeys(name for one in own for name in self.names(one))
                     yield self.say(
@@ -349,13 +373,17 @@ class _Writer:
             return
         for measurement in (one for mode in MODES for one in self.evidence.measured_in(mode)):
             summary, mode = measurement.summary, measurement.summary.mode
+            ends = [
+                known(o.value, o, summary.unstable) for o in (summary.step_ms, summary.sample_us)
+            ]
             yield self.say(
                 f"answer_step_{mode}",
                 "comparison",
                 batch=summary.batch_size,
                 device=self.device_name(measurement.trial),
-                ms=summary.step_ms.value,
-                us=summary.sample_us.value,
+                ms=range_text(ends[0], words, figure),
+                us=range_text(ends[1], words, figure),
+                why=why_range(ends[0], summary.unstable, words),
             )
             if mode == "train" and (total := sum(summary.phases_ms.values())):
                 shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
@@ -367,8 +395,9 @@ class _Writer:
                     times = f"{1 / (1 - fetching):.1f}"
                     yield self.say("answer_loader", "phases", share=fetching, times=times)
             operators = measurement.operators
-            if operators is not None and (rows := ranked(operators, "self")):
-                whole = words("share_of_device" if is_on_device(operators) else "share_of_step")
+            is_known = operators is not None and not ops.phases_apart(measurement)
+            if operators is not None and is_known and (rows := ops.ranked(operators, "self")):
+                whole = words("share_of_device" if ops.is_on_device(operators) else "share_of_step")
                 top = {"operator": bare_operator(rows[0].name), "share": rows[0].share}
                 yield self.say(f"answer_top_{mode}", "operators", **top, whole=whole)
             if mode == "train" and measurement.memory is not None:
@@ -380,7 +409,14 @@ class _Writer:
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
-                    yield Statement(self.words.tidy(one.fill(self.words, key)), one.section)
+                    measured = self.evidence.measurement(one.cells[-1], "train")
+                    on = one.shared_text(self.words) or (measured and self.on(measured)) or ""
+                    ends, why = self.ends(one, one.numbers.get("speedup", 1.0))
+                    each = one.numbers.get("efficiency", 1.0) / one.numbers.get("speedup", 1.0)
+                    shares = Interval(each * ends.low, each * ends.high)
+                    told = {"times": range_text(ends, self.words), "why": why}
+                    told["efficiency_share"] = range_text(shares, self.words, whole_percent)
+                    yield self.tell(one, key, on=on, **told)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
@@ -393,14 +429,24 @@ class _Writer:
             yield self.say("why_resets", "probes", times=most)
         yield from self.why_first_step()
 
+    def series(self) -> BatchSeries | None:
+        """The batch sizes that the sentence about their speed is about; the first without any."""
+        all_series = batch_series(self.evidence, "train")
+        told = [one for one in self.ratios("train") if one.verdict == "different"]
+        for one in sorted(told, key=lambda one: -one.weight):
+            found = [series for series in all_series if {*one.cells} <= {*series.cells}]
+            if found:
+                return found[0]
+        return next(iter(all_series), None)
+
     def why_batches(self) -> Iterator[Statement]:
         """That a large batch shares among its samples what hardly grows with it; the optimizer's work."""
-        series = next(iter(batch_series(self.evidence, "train")), None)
+        series = self.series()
         if series is None:
             return
         small, large = min(series.by_size), max(series.by_size)
-        sizes = {"small": small, "large": large}
         a, b = (series.by_size[size].summary for size in (small, large))
+        where = {"small": small, "large": large, "on": self.on(series.by_size[small])}
         a_ms, b_ms, step_ms = a.phases_ms, b.phases_ms, sum(a.phases_ms.values())
         fixed = [
             name
@@ -410,21 +456,38 @@ class _Writer:
         share = sum(a_ms[name] for name in fixed) / (step_ms or 1.0)
         is_cheaper = b.sample_us.value <= CHEAPER * a.sample_us.value
         if is_cheaper and large >= FEWEST_TIMES * small and share >= FIXED_SHARE:
-            saved = {name: a_ms[name] / small - b_ms.get(name, 0.0) / large for name in a_ms}
+            more, both = large / small, {series.cells[0], series.cells[-1]}
+            longer = range_text(known(b.step_ms.value / a.step_ms.value, None, None), self.words)
+            for one in (one for one in self.ratios("train") if {*one.cells} == both):
+                # As often as the headline says that a sample is cheaper, a step is shorter than that.
+                ends, _ = self.ends(one, one.ratio)
+                longer = range_text(Interval(more / ends.high, more / ends.low), self.words)
             yield self.say(
                 "why_batches",
                 "phases",
-                **sizes,
-                longer=b.step_ms.value / a.step_ms.value,
-                more=large / small,
+                **where,
+                longer=longer,
+                more=more,
                 phases=joined(map(self.words.phase, fixed), self.words),
                 share=share,
-                # Not above all of it: other phases may take longer.
-                part=min(1.0, sum(saved[name] for name in fixed) / sum(saved.values())),
+                parts=self.saved(a, b),
             )
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
-            yield self.say("why_optimizer", "phases", **ms, **sizes)
+            yield self.say("why_optimizer", "phases", **ms, **where)
+
+    def saved(self, a: CostSummary, b: CostSummary) -> str:
+        """Which phases take less per sample at the second batch size, by their shares of what is saved."""
+        saved = {
+            name: ms / a.batch_size - b.phases_ms.get(name, 0.0) / b.batch_size
+            for name, ms in sorted(a.phases_ms.items(), key=lambda phase: -phase[1])
+        }
+        whole = sum(max(0.0, ms) for ms in saved.values())
+        named = [name for name, ms in saved.items() if ms > SMALL_PART * whole]
+        return joined(
+            (f"{self.words.phase(name)} {whole_percent(saved[name] / whole)}" for name in named),
+            self.words,
+        )
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -434,26 +497,38 @@ class _Writer:
             return
         measurement = self.evidence.measurement(gain.cells[1], "train")
         if measurement is not None and measurement.operators is not None:
-            busy = device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
+            busy = ops.device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
             if 0 < busy < IDLE:
                 setting = level_name("batch_size", measurement.summary.batch_size, self.words)
                 yield self.say("why_no_gain", "operators", setting=setting, busy=busy)
 
     def why_first_step(self) -> Iterator[Statement]:
-        """Where the first step takes longer and more is seen to happen in it."""
-        for measurement in self.evidence.measured_in("train")[:1]:
+        """Of the first step the phase that takes longer by most, and what was counted in it."""
+        series, measured = self.series(), self.evidence.measured_in("train")[:1]
+        for measurement in measured if series is None else [*series.by_size.values()][:1]:
             cold = cold_start(measurement.costs, measurement.layers)
-            step_ms = cold and cold.step_ms
+            if cold is None or (cold.step_ms.ratio or 0.0) < SLOW_FIRST:
+                return
             counts = [
-                self.words(f"cold_more_{one.name}", number=f"{one.first:,.0f}")
-                for one in (cold.evidence if cold else ())
-                if one.first > 2 * one.settled + FEWEST_COUNTED
+                self.words.counted(f"cold_one_{one.name}", f"cold_more_{one.name}", one.first)
+                for one in cold.in_slowest
+                if one.first > 2 * one.settled + FEWEST_COUNTED * (one.name == "page_faults")
             ]
-            if step_ms and counts and (step_ms.ratio or 0.0) >= SLOW_FIRST:
-                setting = level_name("batch_size", measurement.summary.batch_size, self.words)
-                times = {"times": step_ms.ratio, "ms": step_ms.first}
-                told = joined(counts, self.words)
-                yield self.say("why_first_step", "cold", setting=setting, counts=told, **times)
+            setting = level_name("batch_size", measurement.summary.batch_size, self.words)
+            seen = self.words("cold_seen", counts=joined(counts, self.words)) if counts else ""
+            yield self.say(
+                "why_first_step",
+                "cold",
+                setting=setting,
+                on=self.on(measurement),
+                ms=cold.step_ms.first,
+                times=cold.step_ms.ratio,
+                excess=cold.step_ms.excess,
+                phase=self.words.phase(cold.slowest.name),
+                # Medians by themselves need not add up.
+                phase_excess=min(cold.slowest.excess, cold.step_ms.excess),
+                seen=seen,
+            )
 
     def open_points(self) -> Iterator[Statement]:
         """Trials that are missing; then of each factor what its seeds and processes could not tell."""
@@ -537,10 +612,10 @@ class _Writer:
         """What a whole run takes if its trials of a kind come so many times as often, those that have not
         ended taken to be like the others; 0 where none has ended by itself."""
         total_s = 0.0
-        for kind, times in (("learn", learn), ("cost", cost)):
+        for kind, often in (("learn", learn), ("cost", cost)):
             planned = [trial for trial in self.evidence.trials if trial.kind == kind]
             timed = [one for one in planned if one.ended and one.state != "interrupted"]
-            total_s += times * busy_s(timed) * len(planned) / max(1, len(timed))
+            total_s += often * busy_s(timed) * len(planned) / max(1, len(timed))
         return total_s / 60
 
 
@@ -643,6 +718,6 @@ def answer_section(data: RunData, words: Words) -> Section:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
         chart = figure_of(data, metrics[0], words)
     elif chart is None and profiled:
-        chart = operator_figure(data, profiled[0], words)
+        chart = ops.operator_figure(data, profiled[0], words)
     blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
     return Section(lead.id, lead.title, blocks, tuple(others))

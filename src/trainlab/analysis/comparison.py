@@ -6,9 +6,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.analysis import charts, document, factors
+from trainlab.analysis import charts, cost, document, factors
 from trainlab.analysis.answer import notices, size_text
-from trainlab.analysis.cost import MOST_VALUES, ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -20,7 +19,7 @@ from trainlab.analysis.evidence import (
     trial_confounds,
 )
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.measurement import MODES
+from trainlab.analysis.measurement import MODES, Instability
 from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
@@ -31,7 +30,7 @@ from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import figure, times
+from trainlab.words.numbers import figure
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,8 @@ class CellComparison:
     interval: Interval | None
     """The 95% interval of the change."""
     verdict: Verdict
+    unstable: Instability | None = None
+    """Of the time of a cost that is known least; None where both are known well."""
 
     @property
     def is_cost(self) -> bool:
@@ -231,7 +232,7 @@ def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator
             for cell, a, b in pairs
             if (one := first.measurement(a, mode)) and (other := second.measurement(b, mode))
         ]
-        comparisons = ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
+        comparisons = cost.ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
         for (cell, a, b), found in zip(measured, comparisons, strict=True):
             is_equivalent = found.verdict == "equivalent"
             yield CellComparison(
@@ -242,6 +243,7 @@ def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator
                 found.ratio.value,
                 found.equivalence if is_equivalent else found.ratio.interval,
                 found.verdict,
+                cost.least_known([a, b]),
             )
 
 
@@ -315,16 +317,23 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
         return words(f"compared_speed_{mode}_open", number=len(pairs))
-    gains, key = sorted(1 / pair.change for pair in told), "faster"
-    if gains[-1] < 1:
-        gains, key = sorted(pair.change for pair in told), "slower"
-    if gains[0] <= 1:
-        named = ((times(1 / pair.change), pair.cell) for pair in told[:MOST_NAMED])
-        parts = (words("compared_at", times=ratio, setting=cell) for ratio, cell in named)
-        return words(f"compared_speed_{mode}_both", parts=words("list_semicolon").join(parts))
-    low, high = times(gains[0]), times(gains[-1])
-    span = low if gains[-1] < ALIKE * gains[0] else words("range", low=low, high=high)
-    text = words(f"compared_speed_{mode}_{key}", times=span)
+    gains = [cost.known(pair.change, pair.interval, pair.unstable).inverse for pair in told]
+    worst = max((p.unstable for p in told if p.unstable), key=lambda o: o.off_by, default=None)
+    why = max(cost.why_range(one, worst, words) for one in gains)
+    slower = [pair.change > 1 for pair in told]
+    if any(slower) and not all(slower):
+        parts = (
+            words("compared_at", times=cost.range_text(gain, words), setting=pair.cell)
+            for gain, pair in zip(gains[:MOST_NAMED], told, strict=False)
+        )
+        listed = words("list_semicolon").join(parts)
+        return words(f"compared_speed_{mode}_both", parts=listed, why=why)
+    ends = Interval(min(one.low for one in gains), max(one.high for one in gains))
+    ends, key = (ends.inverse, "slower") if any(slower) else (ends, "faster")
+    span = cost.range_text(
+        Interval(ends.low, ends.low) if ends.high < ALIKE * ends.low else ends, words
+    )
+    text = words(f"compared_speed_{mode}_{key}", times=span, why=why)
     if len(told) == len(pairs):
         return text
     return words.sentences(text, words("compared_some", some=len(told), all=len(pairs)))
@@ -431,7 +440,8 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
         both = ((one.cell, run, ms) for one in pairs for run, ms in (("A", one.a), ("B", one.b)))
         title, dots = factors.subject_text(subject, words), [charts.dot(*one) for one in both]
         told = words.listed(
-            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
+            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}"
+            for pair in pairs[: cost.MOST_VALUES]
         )
         figures.append(
             Figure(

@@ -13,6 +13,7 @@ from scipy import special
 
 from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
+from trainlab.analysis.cost import range_text
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Evidence, Line, grouped, level_of
 from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
@@ -395,14 +396,26 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     keys = {
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
-        "learn_table_beside_cost": evidence.measured,
         "learn_table_beside": not evidence.measured and len(evidence.trials) > 1,
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
         "learn_table_script": evidence.study.script is not None,
     }
     notes = [words(key) for key, is_said in keys.items() if is_said]
-    note = words.sentences(*notes, _engine_text(evidence, words))
+    note = words.sentences(*notes, _beside_cost(evidence, words), _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
+
+
+def _beside_cost(evidence: Evidence, words: Words) -> str:
+    """How many times as long an epoch took as the cost table says, over settings; empty without both."""
+    times, engines = [], dict[str, None]()
+    for cell, seeds in evidence.learned.items():
+        known_s = [s for one in seeds.values() if (s := one.epoch_s()) is not None]
+        measured = evidence.measurement(cell, "train")
+        if known_s and measured is not None and measured.knows_epochs:
+            times.append(statistics.median(known_s) / measured.summary.epoch_s.value)
+            engines[str(measured.trial.resolved.get("engine", "eager"))] = None
+    told = {"times": range_text(Interval(min(times), max(times)), words)} if times else {}
+    return words("learn_table_beside_cost", **told, engines=words.listed(engines)) if times else ""
 
 
 def _cell_table(
