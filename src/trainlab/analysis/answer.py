@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
+from typing import Any
 
 from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure, known, least_known, range_text, why_range
+from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
 from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
@@ -31,13 +32,7 @@ from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
-from trainlab.words.numbers import (
-    bare_operator,
-    figure,
-    is_share,
-    metric_value,
-    whole_percent,
-)
+from trainlab.words.numbers import bare_operator, is_share, metric_value, whole_percent
 
 MOST = 5
 """Sentences of an answer."""
@@ -65,7 +60,7 @@ HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
 FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.005
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
-must take to be named; SMALL_PART of what is saved is told."""
+must take to be named. SMALL_PART of what is saved is told."""
 FEWEST_COUNTED = 10
 """Page faults come with every step; so many more are worth a word."""
 SLOW_FIRST = 1.5
@@ -156,17 +151,19 @@ class _Writer:
         """`the CPU`, `the GPU`."""
         return level_name(DEVICE, str(trial.resolved.get(DEVICE, "cpu")), self.words)
 
-    def on(self, measurement: Measurement) -> str:
+    def on(self, measurement: Measurement | None) -> str:
         """` on the GPU`, where costs of more than one device were measured."""
         names = {self.device_name(one.trial) for one in self.evidence.measured}
-        name = self.device_name(measurement.trial)
-        return self.words("on_device", device=name) if len(names) > 1 else ""
+        if measurement is None or len(names) < 2:
+            return ""
+        return self.words("on_device", device=self.device_name(measurement.trial))
 
-    def ends(self, one: Finding, ratio: float) -> tuple[Interval, str]:
+    def ratio(self, one: Finding) -> dict[str, Any]:
         """How many times as fast or as slow, as far as that is known, and why it is only a range."""
-        unstable = least_known(self.evidence.measurement(cell, one.mode) for cell in one.cells)
-        ends = known(ratio, one.interval, unstable)
-        return ends if ratio > 1 else ends.inverse, why_range(ends, unstable, self.words)
+        value = one.speedup if one.kind == "parallel" else one.ratio
+        measured = [self.evidence.measurement(cell, one.mode) for cell in one.cells]
+        ends, why = headline(value, one.interval, measured, self.words)
+        return {"times": ends if value > 1 else ends.inverse, "why": why}
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
@@ -326,9 +323,9 @@ class _Writer:
             parts, reasons = [], list[str]()
             for gain in gains:
                 key = "gain_faster" if gain.ratio < 1 else "gain_slower"
-                ends, why = self.ends(gain, gain.ratio)
-                text = words(GAINS.get(gain.verdict or "", key), times=range_text(ends, words))
-                reasons += [why] if gain.verdict == "different" else []
+                told = self.ratio(gain)
+                text = words(GAINS.get(gain.verdict or "", key), **told)
+                reasons += [told["why"]] if gain.verdict == "different" else []
                 if len(gains) > 1:
                     levels = self.cells[gain.cells[1]].levels.items()
                     rest = (level_name(one, level, words) for one, level in levels if one != DEVICE)
@@ -336,9 +333,9 @@ class _Writer:
                 parts.append(text)
             if gains:
                 first, second = self.names(gains[0])
-                told = {"gains": words("list_semicolon").join(parts), "why": max([*reasons, ""])}
-                key = f"answer_device_{mode}"
-                yield self.say(key, "factor-device", first=first, second=second, **told)
+                both = {"first": first, "second": second, "why": max([*reasons, ""])}
+                both["gains"] = words("list_semicolon").join(parts)
+                yield self.say(f"answer_device_{mode}", "factor-device", **both)
 
     def speed(self) -> Iterator[Statement]:
         """Of each other factor the fastest level in training; one mode without the other where only that
@@ -348,14 +345,13 @@ class _Writer:
         for mode in MODES:
             ratios = (one for one in self.ratios(mode) if one.factor not in apart)
             for factor, own in grouped(ratios, lambda one: one.factor).items():
-                different = [one for one in own if one.verdict == "different"]
-                if different:
-                    one = max(different, key=lambda one: one.weight)
+                told = [one for one in own if one.verdict == "different"]
+                if told:
+                    one = max(told, key=lambda one: one.weight)
                     slow, fast = self.names(one) if one.ratio <= 1 else self.names(one)[::-1]
                     key = f"answer_faster_{mode}"
-                    ends, why = self.ends(one, one.ratio)
-                    told = {"times": range_text(ends, self.words), "why": why}
-                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow, **told)
+                    named = {"fast": fast, "slow": slow, **self.ratio(one)}
+                    yield self.tell(one, key, section_of(factor), **named)
                 elif all(one.verdict == "equivalent" for one in own):
                     names = dict.fromkeys(name for one in own for name in self.names(one))
                     yield self.say(
@@ -373,17 +369,16 @@ class _Writer:
             return
         for measurement in (one for mode in MODES for one in self.evidence.measured_in(mode)):
             summary, mode = measurement.summary, measurement.summary.mode
-            ends = [
-                known(o.value, o, summary.unstable) for o in (summary.step_ms, summary.sample_us)
-            ]
+            costs = summary.step_ms, summary.sample_us
+            (ms, why), (us, _) = (headline(o.value, o, [measurement], words) for o in costs)
             yield self.say(
                 f"answer_step_{mode}",
                 "comparison",
                 batch=summary.batch_size,
                 device=self.device_name(measurement.trial),
-                ms=range_text(ends[0], words, figure),
-                us=range_text(ends[1], words, figure),
-                why=why_range(ends[0], summary.unstable, words),
+                ms=ms,
+                us=us,
+                why=why,
             )
             if mode == "train" and (total := sum(summary.phases_ms.values())):
                 shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
@@ -410,13 +405,11 @@ class _Writer:
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
                     measured = self.evidence.measurement(one.cells[-1], "train")
-                    on = one.shared_text(self.words) or (measured and self.on(measured)) or ""
-                    ends, why = self.ends(one, one.numbers.get("speedup", 1.0))
-                    each = one.numbers.get("efficiency", 1.0) / one.numbers.get("speedup", 1.0)
-                    shares = Interval(each * ends.low, each * ends.high)
-                    told = {"times": range_text(ends, self.words), "why": why}
-                    told["efficiency_share"] = range_text(shares, self.words, whole_percent)
-                    yield self.tell(one, key, on=on, **told)
+                    on = one.shared_text(self.words) or self.on(measured)
+                    told = self.ratio(one) if kind == "parallel" else {}
+                    if told and told["why"]:
+                        told["efficiency"] = Interval(one.efficiency_low, one.efficiency_high)
+                    yield self.tell(one, key, **told, on=on)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
@@ -431,13 +424,10 @@ class _Writer:
 
     def series(self) -> BatchSeries | None:
         """The batch sizes that the sentence about their speed is about; the first without any."""
-        all_series = batch_series(self.evidence, "train")
-        told = [one for one in self.ratios("train") if one.verdict == "different"]
-        for one in sorted(told, key=lambda one: -one.weight):
-            found = [series for series in all_series if {*one.cells} <= {*series.cells}]
-            if found:
-                return found[0]
-        return next(iter(all_series), None)
+        told = sorted(self.ratios("train"), key=lambda o: (o.verdict != "different", -o.weight))
+        found = batch_series(self.evidence, "train")
+        about = (one for ratio in told for one in found if {*ratio.cells} <= {*one.cells})
+        return next(about, next(iter(found), None))
 
     def why_batches(self) -> Iterator[Statement]:
         """That a large batch shares among its samples what hardly grows with it; the optimizer's work."""
@@ -456,18 +446,12 @@ class _Writer:
         share = sum(a_ms[name] for name in fixed) / (step_ms or 1.0)
         is_cheaper = b.sample_us.value <= CHEAPER * a.sample_us.value
         if is_cheaper and large >= FEWEST_TIMES * small and share >= FIXED_SHARE:
-            more, both = large / small, {series.cells[0], series.cells[-1]}
-            longer = range_text(known(b.step_ms.value / a.step_ms.value, None, None), self.words)
-            for one in (one for one in self.ratios("train") if {*one.cells} == both):
-                # As often as the headline says that a sample is cheaper, a step is shorter than that.
-                ends, _ = self.ends(one, one.ratio)
-                longer = range_text(Interval(more / ends.high, more / ends.low), self.words)
             yield self.say(
                 "why_batches",
                 "phases",
                 **where,
-                longer=longer,
-                more=more,
+                longer=b.step_ms.value / a.step_ms.value,
+                more=large / small,
                 phases=joined(map(self.words.phase, fixed), self.words),
                 share=share,
                 parts=self.saved(a, b),
@@ -478,16 +462,12 @@ class _Writer:
 
     def saved(self, a: CostSummary, b: CostSummary) -> str:
         """Which phases take less per sample at the second batch size, by their shares of what is saved."""
-        saved = {
-            name: ms / a.batch_size - b.phases_ms.get(name, 0.0) / b.batch_size
-            for name, ms in sorted(a.phases_ms.items(), key=lambda phase: -phase[1])
-        }
+        per_sample = ((name, ms / a.batch_size) for name, ms in a.phases_ms.items())
+        saved = {o: ms - b.phases_ms.get(o, 0.0) / b.batch_size for o, ms in per_sample}
         whole = sum(max(0.0, ms) for ms in saved.values())
-        named = [name for name, ms in saved.items() if ms > SMALL_PART * whole]
-        return joined(
-            (f"{self.words.phase(name)} {whole_percent(saved[name] / whole)}" for name in named),
-            self.words,
-        )
+        shares = sorted(((ms / whole, name) for name, ms in saved.items()), reverse=True)
+        told = (f"{self.words.phase(o)} {whole_percent(s)}" for s, o in shares if s >= SMALL_PART)
+        return joined(told, self.words)
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -504,30 +484,28 @@ class _Writer:
 
     def why_first_step(self) -> Iterator[Statement]:
         """Of the first step the phase that takes longer by most, and what was counted in it."""
-        series, measured = self.series(), self.evidence.measured_in("train")[:1]
-        for measurement in measured if series is None else [*series.by_size.values()][:1]:
+        series, words = self.series(), self.words
+        measured = [*series.by_size.values()] if series else self.evidence.measured_in("train")
+        for measurement in measured[:1]:
             cold = cold_start(measurement.costs, measurement.layers)
             if cold is None or (cold.step_ms.ratio or 0.0) < SLOW_FIRST:
                 return
             counts = [
-                self.words.counted(f"cold_one_{one.name}", f"cold_more_{one.name}", one.first)
+                words.counted(f"cold_one_{one.name}", f"cold_more_{one.name}", one.first)
                 for one in cold.in_slowest
                 if one.first > 2 * one.settled + FEWEST_COUNTED * (one.name == "page_faults")
             ]
-            setting = level_name("batch_size", measurement.summary.batch_size, self.words)
-            seen = self.words("cold_seen", counts=joined(counts, self.words)) if counts else ""
+            step, slowest = cold.step_ms, cold.slowest
             yield self.say(
                 "why_first_step",
                 "cold",
-                setting=setting,
+                setting=level_name("batch_size", measurement.summary.batch_size, words),
                 on=self.on(measurement),
-                ms=cold.step_ms.first,
-                times=cold.step_ms.ratio,
-                excess=cold.step_ms.excess,
-                phase=self.words.phase(cold.slowest.name),
+                first=step,
                 # Medians by themselves need not add up.
-                phase_excess=min(cold.slowest.excess, cold.step_ms.excess),
-                seen=seen,
+                excess=min(slowest.excess, step.excess),
+                phase=words.phase(slowest.name),
+                seen=words("cold_seen", counts=joined(counts, words)) if counts else "",
             )
 
     def open_points(self) -> Iterator[Statement]:
@@ -612,10 +590,10 @@ class _Writer:
         """What a whole run takes if its trials of a kind come so many times as often, those that have not
         ended taken to be like the others; 0 where none has ended by itself."""
         total_s = 0.0
-        for kind, often in (("learn", learn), ("cost", cost)):
+        for kind, times in (("learn", learn), ("cost", cost)):
             planned = [trial for trial in self.evidence.trials if trial.kind == kind]
             timed = [one for one in planned if one.ended and one.state != "interrupted"]
-            total_s += often * busy_s(timed) * len(planned) / max(1, len(timed))
+            total_s += times * busy_s(timed) * len(planned) / max(1, len(timed))
         return total_s / 60
 
 

@@ -60,7 +60,7 @@ class ColdStart:
     slowest: ColdPair
     """The phase that takes longer by most."""
     in_slowest: tuple[ColdPair, ...]
-    """What was counted during that phase; empty in older runs."""
+    """What was counted during that phase."""
 
 
 def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
@@ -88,9 +88,6 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
     phases_ms = tuple(map(phase, phases))
     slowest = max(phases_ms, key=attrgetter("excess"))
 
-    def counted(step: ColdStep, field: str) -> int:
-        return step.in_phases.get(slowest.name, {}).get(field, 0)
-
     return ColdStart(
         step_ms=pair("step", _total_ms),
         phases_ms=phases_ms,
@@ -100,9 +97,13 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
         ),
         slowest=slowest,
         in_slowest=tuple(
-            pair(name, partial(counted, field=field)) for name, field in COUNTS.items()
+            pair(one, partial(in_phase, phase=slowest.name, field=COUNTS[one])) for one in COUNTS
         ),
     )
+
+
+def in_phase(step: ColdStep, phase: str, field: str) -> int:
+    return step.in_phases.get(phase, {}).get(field, 0)
 
 
 def _total_ms(step: ColdStep) -> float:

@@ -19,7 +19,7 @@ from trainlab.analysis.evidence import (
     trial_confounds,
 )
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.measurement import MODES, Instability
+from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
@@ -47,8 +47,8 @@ class CellComparison:
     interval: Interval | None
     """The 95% interval of the change."""
     verdict: Verdict
-    unstable: Instability | None = None
-    """Of the time of a cost that is known least; None where both are known well."""
+    measured: tuple[Measurement, ...] = ()
+    """Of a cost, in both runs."""
 
     @property
     def is_cost(self) -> bool:
@@ -243,7 +243,7 @@ def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator
                 found.ratio.value,
                 found.equivalence if is_equivalent else found.ratio.interval,
                 found.verdict,
-                cost.least_known([a, b]),
+                (a, b),
             )
 
 
@@ -317,22 +317,17 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
         return words(f"compared_speed_{mode}_open", number=len(pairs))
-    gains = [cost.known(pair.change, pair.interval, pair.unstable).inverse for pair in told]
-    worst = max((p.unstable for p in told if p.unstable), key=lambda o: o.off_by, default=None)
-    why = max(cost.why_range(one, worst, words) for one in gains)
-    slower = [pair.change > 1 for pair in told]
-    if any(slower) and not all(slower):
-        parts = (
-            words("compared_at", times=cost.range_text(gain, words), setting=pair.cell)
-            for gain, pair in zip(gains[:MOST_NAMED], told, strict=False)
-        )
+    known = [cost.headline(one.change, one.interval, one.measured, words) for one in told]
+    gains, why = [ends.inverse for ends, _ in known], max(why for _, why in known)
+    ends, key = Interval(min(o.low for o in gains), max(o.high for o in gains)), "faster"
+    if {pair.change > 1 for pair in told} == {True, False}:
+        named = zip(gains[:MOST_NAMED], told, strict=False)
+        parts = (words("compared_at", times=ratio, setting=pair.cell) for ratio, pair in named)
         listed = words("list_semicolon").join(parts)
         return words(f"compared_speed_{mode}_both", parts=listed, why=why)
-    ends = Interval(min(one.low for one in gains), max(one.high for one in gains))
-    ends, key = (ends.inverse, "slower") if any(slower) else (ends, "faster")
-    span = cost.range_text(
-        Interval(ends.low, ends.low) if ends.high < ALIKE * ends.low else ends, words
-    )
+    if ends.low < 1:
+        ends, key = ends.inverse, "slower"
+    span = Interval(ends.low, ends.low) if ends.high < ALIKE * ends.low else ends
     text = words(f"compared_speed_{mode}_{key}", times=span, why=why)
     if len(told) == len(pairs):
         return text

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
 from trainlab.stats.means import Interval
 from trainlab.words import Words
-from trainlab.words.numbers import MIB, figure, memory, percent, times
+from trainlab.words.numbers import MIB, figure, memory, percent
 
 STANDS_OUT = 1.5
 """A trial whose epochs took so many times those of the faster half of the seeds stands out."""
@@ -134,34 +134,21 @@ WIDE = 0.25
 """A ratio that may be off by more has no single figure in a headline."""
 
 
-def known(
-    value: float, within: Interval | Estimate | None, unstable: Instability | None
-) -> Interval:
-    """Of a figure in a headline its interval, where that is wide or a time is flagged; else itself."""
-    if within is None or within.low is None or within.high is None:
-        return Interval(value, value)
-    is_wide = math.sqrt(within.high / within.low) - 1 > WIDE
-    return Interval(within.low, within.high) if unstable or is_wide else Interval(value, value)
-
-
-def range_text(ends: Interval, words: Words, text: Callable[[float], str] = times) -> str:
-    """`3.1 to 11`; one figure where both ends read alike."""
-    low, high = text(ends.low), text(ends.high)
-    return low if low == high else words("range", low=low, high=high)
-
-
-def why_range(ends: Interval, unstable: Instability | None, words: Words) -> str:
-    """Why a headline has a range only; empty where it has a figure."""
-    if ends.low == ends.high:
-        return ""
-    why = words.warning(unstable.reason, unstable.value) if unstable else words("ratio_varies")
-    return words("only_range", why=why)
-
-
-def least_known(measured: Iterable[Measurement | None]) -> Instability | None:
-    """The flag of the time that is known least; None where all are known well."""
+def headline(
+    value: float,
+    within: Interval | Estimate | None,
+    measured: Iterable[Measurement | None],
+    words: Words,
+) -> tuple[Interval, str]:
+    """A figure; where its interval is wide or a time behind it is flagged that interval, and why."""
     flags = (one.summary.unstable for one in measured if one is not None)
-    return max(filter(None, flags), key=lambda one: one.off_by, default=None)
+    worst = max(filter(None, flags), key=lambda one: one.off_by, default=None)
+    if within is None or within.low is None or within.high is None:
+        return Interval(value, value), ""
+    if worst is None and math.sqrt(within.high / within.low) - 1 <= WIDE:
+        return Interval(value, value), ""
+    why = words.warning(worst.reason, worst.value) if worst else words("ratio_varies")
+    return Interval(within.low, within.high), words("only_range", why=why)
 
 
 def _unstable_text(one: Finding, words: Words) -> str:
@@ -277,7 +264,7 @@ def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[
     widths = [one.half_width for one in ratios if one.half_width is not None]
     wide = [width for width in widths if width > within]
     if off or wide:
-        worst = least_known(evidence.measured)
+        worst = max((one for _, one in off), key=lambda one: one.off_by, default=None)
         first = off[0][0] if off else evidence.measured[0]
         yield UNSTABLE(
             subject=f"{first.summary.mode}/step_ms",

@@ -13,7 +13,6 @@ from scipy import special
 
 from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
-from trainlab.analysis.cost import range_text
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, Evidence, Line, grouped, level_of
 from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
@@ -372,7 +371,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     names = metrics.in_order(evidence.metrics)
     times = [words("epoch_s_training"), words("total_s_training")]
     headings = [words("seeds"), *map(words.metric, names), *times]
-    rows: list[list[Entry]] = []
+    rows, times_of_cost, engine = list[list[Entry]](), list[float](), ""
     for cell in (one for one in evidence.cells if one.id in evidence.learned):
         trials = evidence.learned[cell.id].values()
         states = [one.trial.state for one in trials]
@@ -392,6 +391,10 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
             known_s = [time_s for time_s in times_s if time_s is not None]
             entries.append(number(statistics.median(known_s) if known_s else None))
+        cost, epoch_s = evidence.measurement(cell.id, "train"), entries[-2].value
+        if cost is not None and cost.knows_epochs and epoch_s:
+            engine = cost.trial.resolved.get("engine", "eager")
+            times_of_cost.append(epoch_s / cost.summary.epoch_s.value)
         rows.append(entries)
     keys = {
         "learn_table_note": True,
@@ -401,21 +404,11 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         "learn_table_script": evidence.study.script is not None,
     }
     notes = [words(key) for key, is_said in keys.items() if is_said]
-    note = words.sentences(*notes, _beside_cost(evidence, words), _engine_text(evidence, words))
+    if times_of_cost:
+        ends = Interval(min(times_of_cost), max(times_of_cost))
+        notes.append(words("learn_table_beside_cost", times=ends, engine=engine))
+    note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
-
-
-def _beside_cost(evidence: Evidence, words: Words) -> str:
-    """How many times as long an epoch took as the cost table says, over settings; empty without both."""
-    times, engines = [], dict[str, None]()
-    for cell, seeds in evidence.learned.items():
-        known_s = [s for one in seeds.values() if (s := one.epoch_s()) is not None]
-        measured = evidence.measurement(cell, "train")
-        if known_s and measured is not None and measured.knows_epochs:
-            times.append(statistics.median(known_s) / measured.summary.epoch_s.value)
-            engines[str(measured.trial.resolved.get("engine", "eager"))] = None
-    told = {"times": range_text(Interval(min(times), max(times)), words)} if times else {}
-    return words("learn_table_beside_cost", **told, engines=words.listed(engines)) if times else ""
 
 
 def _cell_table(

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -127,25 +127,23 @@ def outside_us(record: OperatorsRecord) -> float:
 
 def held_up(record: OperatorsRecord) -> int:
     """How many profiled steps took far longer than bare ones and the profiler explain."""
-    calls = sum(row.calls for row in record.rows if row.kind == "operator") / record.num_steps
-    bare_ms = statistics.median(record.bare_ms or [math.inf])
-    return sum(ms > FAR * (bare_ms + PROFILER_MS * calls) for ms in record.profiled_ms)
+    usual_ms = statistics.median(record.bare_ms or [math.inf])
+    usual_ms += PROFILER_MS * sum(op.calls_per_step for op in ranked(record))
+    return sum(ms > FAR * usual_ms for ms in record.profiled_ms)
 
 
 def phases_apart(measurement: Measurement) -> dict[str, float]:
     """Milliseconds of operators, by phase, where they add up to far more than the phase and the profiler
     explain: a machine that was slower then was so before the profiler began."""
     record, summary, found = measurement.operators, measurement.summary, dict[str, float]()
-    if record is None or not record.bare_ms:
-        return found
-    place, slower = "device" if is_on_device(record) else "cpu", statistics.median(record.bare_ms)
-    for phase, ms in summary.phases_ms.items():
-        rows = [row for row in record.rows if row.kind == "operator" and row.phase == phase]
-        own_ms = sum(getattr(row, f"self_{place}_us") for row in rows) / record.num_steps / 1e3
-        added_ms = PROFILER_MS * sum(row.calls for row in rows) / record.num_steps
-        bare_ms = max(1.0, slower / summary.step_ms.value) * ms
-        if own_ms > max(FAR * (bare_ms + added_ms), SMALL_PHASE * record.profiled_step_us / 1e3):
-            found[phase] = own_ms
+    if record is not None and record.bare_ms:
+        slower = max(1.0, statistics.median(record.bare_ms) / summary.step_ms.value)
+        for phase, ms in summary.phases_ms.items():
+            inside = ranked(record, phases=(phase,))
+            own_ms = sum(op.self_us for op in inside) / 1e3
+            usual_ms = slower * ms + PROFILER_MS * sum(op.calls_per_step for op in inside)
+            if own_ms > max(FAR * usual_ms, SMALL_PHASE * summary.step_ms.value):
+                found[phase] = own_ms
     return found
 
 
@@ -210,11 +208,8 @@ OPERATOR_GROWTH = Kind(
 
 def operator_findings(series: BatchSeries) -> Iterator[Finding]:
     """Where two or more of the batch sizes were profiled and their shares can be trusted."""
-    by_size = {
-        size: m.operators
-        for size, m in series.by_size.items()
-        if m.operators is not None and not phases_apart(m)
-    }
+    known = {size: m for size, m in series.by_size.items() if not phases_apart(m)}
+    by_size = {size: m.operators for size, m in known.items() if m.operators is not None}
     if len(by_size) < 2:
         return
     smallest, largest = min(by_size), max(by_size)
@@ -274,12 +269,10 @@ def operator_table(
     )
     rows = ranked(record, sort)
     # One that has the same name without torch's prefix keeps it: `aten::detach` calls `detach`.
-    same = Counter(bare_operator(one) for one in {op.name for op in rows})
+    names = {op.name for op in rows}
+    shown = {one: one if {bare_operator(one)} < names else bare_operator(one) for one in names}
     fields: list[Field[Operator]] = [
-        name(
-            words("operator"),
-            lambda op: op.name if same[bare_operator(op.name)] > 1 else bare_operator(op.name),
-        ),
+        name(words("operator"), lambda op: shown[op.name]),
         name(words("shapes"), lambda op: op.shapes),
         value(words("share"), lambda op: share(op.share)),
         value(words("self_us"), lambda op: number(op.self_us, f"{op.self_us:,.1f}")),
@@ -300,13 +293,9 @@ def operator_table(
     notes += [words("operator_medians")] if record.are_medians else []
     if some := held_up(record):
         notes.append(words("steps_held_up", some=some, all=len(record.profiled_ms)))
-    if apart := phases_apart(measurement):
-        ms = measurement.summary.phases_ms
-        told = (
-            words("operators_against", phase=words.phase(one), operators=own_ms, bare=ms[one])
-            for one, own_ms in apart.items()
-        )
-        notes.append(words("operators_apart", phases=words("list_semicolon").join(told)))
+    for phase, ms in phases_apart(measurement).items():
+        bare = {"phase": words.phase(phase), "bare": measurement.summary.phases_ms[phase]}
+        notes.append(words("operators_apart", operators=ms, **bare))
     note = words.sentences(*notes)
     return table_of(
         caption, fields, rows, note, cell=lambda op: cell, num_shown=top, is_sortable=True

@@ -74,7 +74,9 @@ class Tally:
     """Sums of every counted step so far."""
 
     by_shape: bool
-    rows: dict[Key, defaultdict[int, Counter[str]]] = field(default_factory=dict)
+    rows: defaultdict[Key, defaultdict[int, Counter[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
     """By the number of the step, of those in which it ran."""
     step_us: list[float] = field(default_factory=list)
     inside_us: Counter[int] = field(default_factory=Counter)
@@ -86,8 +88,7 @@ class Tally:
         with_shapes = self.by_shape and kind == "operator"
         shapes = [shape for shape in event.input_shapes or [] if shape] if with_shapes else []
         text = ", ".join("x".join(map(str, shape)) for shape in shapes)
-        of_steps = self.rows.setdefault((name, kind, phase, text), defaultdict(Counter))
-        sums = of_steps[step]
+        sums = self.rows[name, kind, phase, text][step]
         # No operator called it; the range of the step and the ends of phases are ours.
         parent = event.cpu_parent
         sums["outermost_calls"] += parent is None or parent.name.startswith("trainlab::")
