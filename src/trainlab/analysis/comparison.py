@@ -6,8 +6,9 @@ from operator import itemgetter
 from pathlib import Path
 
 from trainlab import __version__
-from trainlab.analysis import charts, cost, document, factors
+from trainlab.analysis import charts, document, factors
 from trainlab.analysis.answer import notices, size_text
+from trainlab.analysis.cost import MOST_VALUES, headline, ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -232,7 +233,7 @@ def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator
             for cell, a, b in pairs
             if (one := first.measurement(a, mode)) and (other := second.measurement(b, mode))
         ]
-        comparisons = cost.ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
+        comparisons = ratios_between(first, second, mode, [(a, b) for _, a, b in measured])
         for (cell, a, b), found in zip(measured, comparisons, strict=True):
             is_equivalent = found.verdict == "equivalent"
             yield CellComparison(
@@ -317,7 +318,7 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
         return words(f"compared_speed_{mode}_open", number=len(pairs))
-    known = [cost.headline(one.change, one.interval, one.measured, words) for one in told]
+    known = [headline(one.change, one.interval, one.measured, words) for one in told]
     gains, why = [ends.inverse for ends, _ in known], max(why for _, why in known)
     ends, key = Interval(min(o.low for o in gains), max(o.high for o in gains)), "faster"
     if {pair.change > 1 for pair in told} == {True, False}:
@@ -435,8 +436,7 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
         both = ((one.cell, run, ms) for one in pairs for run, ms in (("A", one.a), ("B", one.b)))
         title, dots = factors.subject_text(subject, words), [charts.dot(*one) for one in both]
         told = words.listed(
-            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}"
-            for pair in pairs[: cost.MOST_VALUES]
+            f"{pair.cell} A {figure(pair.a)}, B {figure(pair.b)}" for pair in pairs[:MOST_VALUES]
         )
         figures.append(
             Figure(
