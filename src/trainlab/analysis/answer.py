@@ -10,24 +10,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
+from typing import Any
 
 from trainlab.analysis import finding
+from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure
+from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
 from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure, ways
-from trainlab.analysis.measurement import MODES
+from trainlab.analysis.measurement import MODES, CostSummary, Measurement
 from trainlab.analysis.metrics import compared_metrics, objective_in
-from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
-from trainlab.analysis.scaling import batch_series
+from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell
 from trainlab.spec.study import without_part
+from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
@@ -57,10 +59,11 @@ CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
-FIXED_SHARE, SMALL_PHASE = 0.2, 0.05
+FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.005
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
-must take to be named."""
+must take to be named. SMALL_PART of what is saved is told."""
 FEWEST_COUNTED = 10
+"""Page faults come with every step; so many more are worth a word."""
 SLOW_FIRST = 1.5
 LITTLE_GAIN, IDLE = 1.5, 0.5
 """A GPU that gains less, and computes for a smaller share of a step, waits for the host."""
@@ -154,6 +157,20 @@ class _Writer:
     def device_name(self, trial: TrialRecord) -> str:
         """`the CPU`, `the GPU`."""
         return level_name(DEVICE, str(trial.resolved.get(DEVICE, "cpu")), self.words)
+
+    def on(self, measurement: Measurement | None) -> str:
+        """` on the GPU`, where costs of more than one device were measured."""
+        names = {self.device_name(one.trial) for one in self.evidence.measured}
+        if measurement is None or len(names) < 2:
+            return ""
+        return self.words("on_device", device=self.device_name(measurement.trial))
+
+    def ratio(self, one: Finding) -> dict[str, Any]:
+        """How many times as fast or as slow, as far as that is known, and why it is only a range."""
+        value = one.speedup if one.kind == "parallel" else one.ratio
+        measured = [self.evidence.measurement(cell, one.mode) for cell in one.cells]
+        ends, why = headline(value, one.interval, measured, self.words)
+        return {"times": ends if value > 1 else ends.inverse, "why": why}
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
@@ -336,10 +353,12 @@ class _Writer:
         words = self.words
         for mode in MODES:
             gains = [one for one in self.ratios(mode) if one.factor == DEVICE]
-            parts = []
+            parts, reasons = [], list[str]()
             for gain in gains:
                 key = "gain_faster" if gain.ratio < 1 else "gain_slower"
-                text = words(GAINS.get(gain.verdict or "", key), times=gain.ratio)
+                told = self.ratio(gain)
+                text = words(GAINS.get(gain.verdict or "", key), **told)
+                reasons += [told["why"]] if gain.verdict == "different" else []
                 if len(gains) > 1:
                     levels = self.cells[gain.cells[1]].levels.items()
                     rest = (level_name(one, level, words) for one, level in levels if one != DEVICE)
@@ -347,9 +366,9 @@ class _Writer:
                 parts.append(text)
             if gains:
                 first, second = self.names(gains[0])
-                told = words("list_semicolon").join(parts)
-                key = f"answer_device_{mode}"
-                yield self.say(key, "factor-device", first=first, second=second, gains=told)
+                both = {"first": first, "second": second, "why": max([*reasons, ""])}
+                both["gains"] = words("list_semicolon").join(parts)
+                yield self.say(f"answer_device_{mode}", "factor-device", **both)
 
     def speed(self) -> Iterator[Statement]:
         """Of each other factor the fastest level in training; one mode without the other where only that
@@ -364,7 +383,8 @@ class _Writer:
                     one = max(told, key=lambda one: one.weight)
                     slow, fast = self.names(one) if one.ratio <= 1 else self.names(one)[::-1]
                     key = f"answer_faster_{mode}"
-                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow)
+                    named = {"fast": fast, "slow": slow, **self.ratio(one)}
+                    yield self.tell(one, key, section_of(factor), **named)
                 elif all(one.verdict == "equivalent" for one in own):
                     names = dict.fromkeys(name for one in own for name in self.names(one))
                     yield self.say(
@@ -382,13 +402,16 @@ class _Writer:
             return
         for measurement in (one for mode in MODES for one in self.evidence.measured_in(mode)):
             summary, mode = measurement.summary, measurement.summary.mode
+            costs = summary.step_ms, summary.sample_us
+            (ms, why), (us, _) = (headline(o.value, o, [measurement], words) for o in costs)
             yield self.say(
                 f"answer_step_{mode}",
                 "comparison",
                 batch=summary.batch_size,
                 device=self.device_name(measurement.trial),
-                ms=summary.step_ms.value,
-                us=summary.sample_us.value,
+                ms=ms,
+                us=us,
+                why=why,
             )
             if mode == "train" and (total := sum(summary.phases_ms.values())):
                 shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
@@ -400,8 +423,9 @@ class _Writer:
                     times = f"{1 / (1 - fetching):.1f}"
                     yield self.say("answer_loader", "phases", share=fetching, times=times)
             operators = measurement.operators
-            if operators is not None and (rows := ranked(operators, "self")):
-                whole = words("share_of_device" if is_on_device(operators) else "share_of_step")
+            is_known = operators is not None and not ops.phases_apart(measurement)
+            if operators is not None and is_known and (rows := ops.ranked(operators, "self")):
+                whole = words("share_of_device" if ops.is_on_device(operators) else "share_of_step")
                 top = {"operator": bare_operator(rows[0].name), "share": rows[0].share}
                 yield self.say(f"answer_top_{mode}", "operators", **top, whole=whole)
             if mode == "train" and measurement.memory is not None:
@@ -413,7 +437,12 @@ class _Writer:
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
-                    yield Statement(self.words.tidy(one.fill(self.words, key)), one.section)
+                    measured = self.evidence.measurement(one.cells[-1], "train")
+                    on = one.shared_text(self.words) or self.on(measured)
+                    told = self.ratio(one) if kind == "parallel" else {}
+                    if told and told["why"]:
+                        told["efficiency"] = Interval(one.efficiency_low, one.efficiency_high)
+                    yield self.tell(one, key, **told, on=on)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
@@ -430,14 +459,21 @@ class _Writer:
             yield self.say("why_resets", "probes", times=most)
         yield from self.why_first_step()
 
+    def series(self) -> BatchSeries | None:
+        """The batch sizes that the sentence about their speed is about; the first without any."""
+        told = sorted(self.ratios("train"), key=lambda o: (o.verdict != "different", -o.weight))
+        found = batch_series(self.evidence, "train")
+        about = (one for ratio in told for one in found if {*ratio.cells} <= {*one.cells})
+        return next(about, next(iter(found), None))
+
     def why_batches(self) -> Iterator[Statement]:
         """That a large batch shares among its samples what hardly grows with it; the optimizer's work."""
-        series = next(iter(batch_series(self.evidence, "train")), None)
+        series = self.series()
         if series is None:
             return
         small, large = min(series.by_size), max(series.by_size)
-        sizes = {"small": small, "large": large}
         a, b = (series.by_size[size].summary for size in (small, large))
+        where = {"small": small, "large": large, "on": self.on(series.by_size[small])}
         a_ms, b_ms, step_ms = a.phases_ms, b.phases_ms, sum(a.phases_ms.values())
         fixed = [
             name
@@ -447,21 +483,28 @@ class _Writer:
         share = sum(a_ms[name] for name in fixed) / (step_ms or 1.0)
         is_cheaper = b.sample_us.value <= CHEAPER * a.sample_us.value
         if is_cheaper and large >= FEWEST_TIMES * small and share >= FIXED_SHARE:
-            saved = {name: a_ms[name] / small - b_ms.get(name, 0.0) / large for name in a_ms}
             yield self.say(
                 "why_batches",
                 "phases",
-                **sizes,
+                **where,
                 longer=b.step_ms.value / a.step_ms.value,
                 more=large / small,
                 phases=joined(map(self.words.phase, fixed), self.words),
                 share=share,
-                # Not above all of it: other phases may take longer.
-                part=min(1.0, sum(saved[name] for name in fixed) / sum(saved.values())),
+                parts=self.saved(a, b),
             )
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
-            yield self.say("why_optimizer", "phases", **ms, **sizes)
+            yield self.say("why_optimizer", "phases", **ms, **where)
+
+    def saved(self, a: CostSummary, b: CostSummary) -> str:
+        """Which phases take less per sample at the second batch size, by their shares of what is saved."""
+        per_sample = ((name, ms / a.batch_size) for name, ms in a.phases_ms.items())
+        saved = {o: ms - b.phases_ms.get(o, 0.0) / b.batch_size for o, ms in per_sample}
+        whole = sum(max(0.0, ms) for ms in saved.values())
+        shares = sorted(((ms / whole, name) for name, ms in saved.items()), reverse=True)
+        told = (f"{self.words.phase(o)} {whole_percent(s)}" for s, o in shares if s >= SMALL_PART)
+        return joined(told, self.words)
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -471,26 +514,36 @@ class _Writer:
             return
         measurement = self.evidence.measurement(gain.cells[1], "train")
         if measurement is not None and measurement.operators is not None:
-            busy = device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
+            busy = ops.device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
             if 0 < busy < IDLE:
                 setting = level_name("batch_size", measurement.summary.batch_size, self.words)
                 yield self.say("why_no_gain", "operators", setting=setting, busy=busy)
 
     def why_first_step(self) -> Iterator[Statement]:
-        """Where the first step takes longer and more is seen to happen in it."""
-        for measurement in self.evidence.measured_in("train")[:1]:
+        """Of the first step the phase that takes longer by most, and what was counted in it."""
+        series, words = self.series(), self.words
+        measured = [*series.by_size.values()] if series else self.evidence.measured_in("train")
+        for measurement in measured[:1]:
             cold = cold_start(measurement.costs, measurement.layers)
-            step_ms = cold and cold.step_ms
+            if cold is None or (cold.step_ms.ratio or 0.0) < SLOW_FIRST:
+                return
             counts = [
-                self.words(f"cold_more_{one.name}", number=f"{one.first:,.0f}")
-                for one in (cold.evidence if cold else ())
-                if one.first > 2 * one.settled + FEWEST_COUNTED
+                words.counted(f"cold_one_{one.name}", f"cold_more_{one.name}", one.first)
+                for one in cold.in_slowest
+                if one.first > 2 * one.settled + FEWEST_COUNTED * (one.name == "page_faults")
             ]
-            if step_ms and counts and (step_ms.ratio or 0.0) >= SLOW_FIRST:
-                setting = level_name("batch_size", measurement.summary.batch_size, self.words)
-                times = {"times": step_ms.ratio, "ms": step_ms.first}
-                told = joined(counts, self.words)
-                yield self.say("why_first_step", "cold", setting=setting, counts=told, **times)
+            step, slowest = cold.step_ms, cold.slowest
+            yield self.say(
+                "why_first_step",
+                "cold",
+                setting=level_name("batch_size", measurement.summary.batch_size, words),
+                on=self.on(measurement),
+                first=step,
+                # Medians by themselves need not add up.
+                excess=min(slowest.excess, step.excess),
+                phase=words.phase(slowest.name),
+                seen=words("cold_seen", counts=joined(counts, words)) if counts else "",
+            )
 
     def open_points(self) -> Iterator[Statement]:
         """Trials that are missing; then of each factor what its seeds and processes could not tell."""
@@ -681,6 +734,6 @@ def answer_section(data: RunData, words: Words) -> Section:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
         chart = figure_of(data, metrics[0], words)
     elif chart is None and profiled:
-        chart = operator_figure(data, profiled[0], words)
+        chart = ops.operator_figure(data, profiled[0], words)
     blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
     return Section(lead.id, lead.title, blocks, tuple(others))

@@ -160,6 +160,8 @@ class Finding:
             "mode_word": words.mode(self.mode),
             "seeds": num_seeds(self.n, words),
             "within": self.interval_text(words),
+            "why": "",
+            "on": "",
         }
         return shared | (self.of_kind.phrases(self, words) if self.of_kind.phrases else {})
 
