@@ -232,6 +232,7 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
         variables = ", ".join(f"{variable}={text}" for variable, text in env.variables.items())
         rows.append((words("env_variables"), variables))
     if env.git_commit:
-        dirty = f" ({words('env_dirty')})" if env.git_dirty else ""
+        key = {True: "env_dirty", None: "env_dirty_unknown"}.get(env.git_dirty)
+        dirty = f" ({words(key)})" if key else ""
         rows.append((words("env_commit"), env.git_commit[:12] + dirty))
     return rows

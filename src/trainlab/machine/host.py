@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,14 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def output_of(command: list[str]) -> str | None:
-    """What a command prints; None where it fails or takes long."""
+def output_of(command: list[str], **variables: str) -> str | None:
+    """What a command prints, with these variables of the environment; None where it fails or takes long."""
+    run = partial(subprocess.run, capture_output=True, timeout=5, errors="surrogateescape")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5)
+        done = run(command, env={**os.environ, **variables})
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.rstrip() if done.returncode == 0 else None
 
 
 SPARE_SHARE = 0.1
