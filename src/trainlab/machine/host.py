@@ -13,7 +13,7 @@ from typing import Any
 import platformdirs
 import psutil
 
-from trainlab.errors import DataError, SpecError
+from trainlab.errors import DataError, RecordError, SpecError
 
 
 def usable_vcpus() -> int:
@@ -95,6 +95,26 @@ def cache_folder() -> Path:
     """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
     named = os.environ.get(CACHE_VARIABLE)
     return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
+
+
+def private_folder(name: str) -> Path:
+    """A folder of this user's alone, for code that is loaded and for what decides what may run: never in a
+    cache, which may be shared. RecordError where there can be none."""
+    folder = Path(platformdirs.user_state_dir("trainlab")) / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    check_private(folder)
+    return folder
+
+
+def check_private(path: Path) -> None:
+    """RecordError where another user owns a file or a folder, or may open it."""
+    found = path.lstat()
+    if os.name == "posix" and (found.st_uid != os.getuid() or found.st_mode & 0o077):
+        rule = f"must belong to you alone; remove it, or run `chmod 700 {path}` if it is yours"
+        raise RecordError(f"{path}: {rule}")
 
 
 def expanded(name: str) -> Path:
