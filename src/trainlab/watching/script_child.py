@@ -1,11 +1,10 @@
 """A process that runs a script as Python would run it, and watches it.
 
-    python -P -m trainlab.watching.script_child '{"script": …, "mode": …}'
-
-What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
-far it is, and at last how it ended.
+It is told an order, as JSON; see `trainlab.watching.script_process`. What the script prints goes where this
+process prints. Answers are lines of JSON in a pipe of their own: how far it is, and at last how it ended.
 """
 
+import builtins
 import json
 import math
 import os
@@ -18,6 +17,7 @@ import types
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import FrameType
@@ -34,7 +34,7 @@ from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
-from trainlab.watching.script_process import END, Order, failure_without_error
+from trainlab.watching.script_process import END, HOME, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -54,13 +54,15 @@ DONE_S = 0.02
 
 def main() -> int:
     """Runs the script as ordered; 1 where it failed, how is in the last answer."""
-    os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what the script starts
+    end_with_parent()
+    sys.path.remove(HOME)
     order = Order.model_validate_json(sys.argv[1])
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
     interrupts.heed()
-    seed_all(order.trial.seed)
+    if order.script.is_seeded:
+        seed_all(order.trial.seed)
     really_leave, own = os._exit, os.getpid()
 
     def leave(status: int) -> NoReturn:
@@ -216,7 +218,7 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
     """Runs the script: how it ended."""
     failure, exit_code = None, None
     try:
-        run_script(order.script, order.arguments, code)
+        run_script(order.script, order.arguments, code, order.name)
     except EndOfWatch:
         return {"ended": "done"}
     except Refused as refused:
@@ -231,6 +233,8 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
         interrupts.ignore()
         _show(error)
         failure = raised_by(error, "script", order.path)
+        told = failure.message + order.remedy_for(failure.message)
+        failure = failure.model_copy(update={"message": told, "exit_code": 1})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
@@ -252,21 +256,30 @@ def _show(error: BaseException) -> None:
 
 
 def run_script(
-    script: ScriptSpec, arguments: Sequence[str], code: types.CodeType | None = None
+    script: ScriptSpec,
+    arguments: Sequence[str],
+    code: types.CodeType | None = None,
+    name: str | None = None,
 ) -> None:
-    """As `python path arguments`, or `python -m module arguments` in the folder where it was asked for:
-    what it raises is raised. `code`: in place of what is in the file. To the end of this process its main
-    module stays that of the script which ran last: what it has put off until then finds its names, and
-    Python closes the files that it left open."""
+    """As `python name arguments`, or `python -m module arguments` in the folder where it was asked for:
+    what it raises is raised. `code`: in place of what is in the file; `name`: the file as it was typed. To
+    the end of this process its main module stays that of the script which ran last: what it has put off
+    until then finds its names, and Python closes the files that it left open."""
     path = Path(script.path)
     main = types.ModuleType("__main__")
-    main.__file__ = str(path)
-    main.__dict__["__builtins__"] = __builtins__
+    names: dict[str, Any] = {"__file__": str(path), "__cached__": None, "__annotations__": {}}
+    main.__dict__.update(names, __builtins__=builtins)
+    main.__loader__ = SourceFileLoader("__main__", str(path))
     sys.modules["__main__"] = main
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, script.folder if script.module else str(path.parent))
+    sys.argv = [name or str(path), *arguments]
+    asked = ["-m", script.module] if script.module else sys.argv[:1]
+    sys.orig_argv = [sys.executable, *asked, *arguments]
+    if not sys.flags.safe_path:
+        sys.path.insert(0, script.folder if script.module else str(path.resolve().parent))
     if script.module:
-        main.__spec__ = spec_from_file_location(script.module, path)
+        main.__spec__ = spec = spec_from_file_location(script.module, path)
+        assert spec is not None
+        main.__loader__, main.__dict__["__cached__"] = spec.loader, spec.cached
         main.__package__ = script.module.rpartition(".")[0]
         if main.__package__:
             import_module(main.__package__)
@@ -281,7 +294,7 @@ def _left(order: Order, code: object) -> dict[str, Any]:
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
     output = TrialFolder(Path(order.trial_folder)).output_file
-    return _failed_by(failure_without_error(SCRIPT_EXIT, told, output))
+    return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
@@ -358,8 +371,3 @@ def seed_all(seed: int) -> None:
 def _start_ns() -> int:
     """When this process began, on the clock of the timeline."""
     return time.perf_counter_ns() - int(process_age_s() * 1e9)
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main())
