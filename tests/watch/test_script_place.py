@@ -1,6 +1,7 @@
 """Where a script runs, and as what: a single run as Python would run it, several in copies."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,9 +45,8 @@ def test_a_single_run_is_as_python_runs_it(
     monkeypatch.setenv("PYTHONPATH", "of_hers")
     (tmp_path / "train.py").write_text(SHOWS)
     command = [sys.executable, "train.py", "--lr", "1"]
-    alone = subprocess.run(
-        command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
-    )
+    given: dict[str, Any] = {"cwd": tmp_path, "stdin": subprocess.DEVNULL, "env": dict(os.environ)}
+    alone = subprocess.run(command, stdout=subprocess.PIPE, check=False, **given)
     assert alone.returncode == 3
     trainlab("watch", "train.py", "--lr", "1", "--out", "r", code=3)
     folder = RunFolder(tmp_path / "r").trial("learn-seed1")
@@ -125,7 +125,9 @@ def test_an_error_says_that_only_the_copy_lacks_a_file(project: Path) -> None:
     missing = ["runs/r/study.json", "nowhere.txt"]
     study = script_study("train.py", vary={"missing": missing}, tensorboard=False)
     run = drive(study, out=project / "runs" / "r", on="inline").run
-    told = {t.levels["missing"]: "" if t.error is None else t.error.mistake for t in run.trials()}
+    told = {
+        t.levels["script.missing"]: "" if t.error is None else t.error.mistake for t in run.trials()
+    }
     assert all("FileNotFoundError" in text for text in told.values())
     assert ["; add --workdir ." in told[name] for name in missing] == [True, False]
 
