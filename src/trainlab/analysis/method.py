@@ -132,6 +132,7 @@ def _learn_text(study: Study, words: Words) -> str:
     if study.script is not None:
         option = study.script.seed_argument
         key = "method_script_seed" if option else "method_script"
+        key = key if study.script.is_seeded else "method_script_alone"
         return words(key, seeds=num_seeds(number, words), option=option)
     parts = {cell.settings.seed_parts for cell in study.all_cells}
     if len(parts) > 1:

@@ -1,24 +1,29 @@
 """A run as it is planned: its folder, with what was asked and every trial as pending."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from trainlab import __version__
-from trainlab.errors import WorkloadError
+from trainlab.errors import RecordError, WorkloadError
+from trainlab.machine.host import private_folder
 from trainlab.plan import Group, Trial, further_groups, plan, trials_of
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study_record import GroupRecord, StudyRecord
 from trainlab.record.trial_record import PLANNED, Failure, State, TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
-from trainlab.workloads.reference import file_digest
+from trainlab.workloads.reference import BUILTIN, file_digest
 
 SESSIONS = ("", "-", "-c", "ipykernel_launcher.py", "ipython")
 """What runs where Python is typed in: the words after it say nothing of the run."""
+HERE = ("local", "processes", "inline")
+"""Executors that ask no other program to run trials."""
 IsOver = Callable[[], bool]
 """Whether no further group is to be started."""
 
@@ -60,6 +65,7 @@ def start_run(
             groups=_records(groups),
         )
     )
+    trust(folder)
     return folder
 
 
@@ -150,8 +156,44 @@ def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
     return tuple(left)
 
 
-def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool) -> None:
-    """Refuses a run whose workload is not to be had again, or is another one now. Runs none of it."""
+# Resuming a run executes what its records name. Who owns the folder says little: one that came in an
+# archive belongs to whoever unpacked it. So which runs a user has started is kept where only she can write.
+
+
+def _trusted_runs() -> Path:
+    """A file of their folders, one in a line."""
+    return private_folder("runs") / "trusted.txt"
+
+
+def trust(run: RunFolder) -> None:
+    """From now on this user resumes the run unasked, as long as its folder stays where it is."""
+    with suppress(RecordError, OSError), _trusted_runs().open("a", encoding="utf-8") as lines:
+        lines.write(f"{run.path.resolve()}\n")
+
+
+def has_trust(run: RunFolder) -> bool:
+    with suppress(RecordError, OSError):
+        is_own = os.name != "posix" or run.study_file.stat().st_uid == os.getuid()
+        return is_own and str(run.path.resolve()) in _trusted_runs().read_text("utf-8").splitlines()
+    return False
+
+
+def code_of(run: RunFolder) -> str:
+    """What a run executes beside trainlab: a file, a module or a cluster; empty where nothing."""
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    if study.script is not None:
+        return study.script.path
+    if study.workload not in BUILTIN:
+        return study.workload.rpartition(":")[0]
+    return "" if record.on in HERE else record.on
+
+
+def check_resumable(
+    run: RunFolder, record: StudyRecord, *, allow_changed: bool, is_trusted: bool
+) -> None:
+    """Refuses a run whose workload is not to be had again, is another one now, or may be somebody else's.
+    Runs none of it."""
     study = record.to_study(str(run.study_file))
     workload = study.workload
     if study.script is not None and study.script.from_inside:
@@ -160,6 +202,9 @@ def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool)
     if workload.endswith(AS_OBJECT):
         remedy = "name it as FILE.py:NAME in a new run"
         raise WorkloadError(f"{run.path}: its workload was an object of a Python session; {remedy}")
+    if not (is_trusted or has_trust(run)) and (code := code_of(run)):
+        rule = f"was not started by you from here, and resuming it runs {code}"
+        raise WorkloadError(f"{run.path}: {rule}; read that first, then add --trust")
     if record.workload_digest is None or allow_changed:
         return
     now = file_digest(workload)
