@@ -322,7 +322,7 @@ def _mirror(source: Path, place: Path, num_entries: int, num_bytes: int) -> None
         made.mkdir(exist_ok=True)
         for entry in entries:
             path, own, found_there = made / entry.name, Path(entry.path), _stat(entry)
-            if own == run or os.path.lexists(path):
+            if own in (run, place) or os.path.lexists(path):
                 continue
             is_plain = not entry.name.startswith(".") and entry.name not in LINKED
             is_mirrored = is_plain and num_entries > 0 and found_there.st_dev == device
