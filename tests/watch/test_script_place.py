@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from command import Verb
+from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import diagnosis_study, script_study
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
 from trainlab.spec.script import DiagnosisSpec
+from trainlab.watching.script_process import folder_of
 
 SHOWS = """
 import __main__, json, os, random, sys
@@ -121,15 +123,15 @@ def test_with_workdir_all_run_in_one_folder(project: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_an_error_says_that_only_the_copy_lacks_a_file(project: Path) -> None:
-    missing = ["runs/r/study.json", "nowhere.txt"]
-    study = script_study("train.py", vary={"missing": missing}, tensorboard=False)
-    run = drive(study, out=project / "runs" / "r", on="inline").run
-    told = {
-        t.levels["script.missing"]: "" if t.error is None else t.error.mistake for t in run.trials()
-    }
-    assert all("FileNotFoundError" in text for text in told.values())
-    assert ["; add --workdir ." in told[name] for name in missing] == [True, False]
+def test_in_a_copy_an_error_for_want_of_a_file_says_so(project: Path) -> None:
+    study = script_study("train.py", ["--missing", "x"], workdir=Path(), tensorboard=False)
+    for own, is_told in ((study, False), (study.model_copy(update={"seeds": (1, 2)}), True)):
+        if is_told:
+            assert own.script is not None
+            own = own.model_copy(update={"script": own.script.model_copy(update={"workdir": ""})})
+        for trial in drive(own, out=project / f"r{is_told}", on="inline").run.trials():
+            assert trial.error is not None
+            assert ("the file is in the folder, add --workdir ." in trial.error.mistake) == is_told
 
 
 @pytest.mark.slow
@@ -150,15 +152,16 @@ def test_a_metric_comes_from_the_file_of_this_run_though_it_is_as_it_was(
 
 
 def test_only_a_single_run_is_in_the_folder_itself(project: Path) -> None:
-    def workdir(**asked: Any) -> str:
-        script = script_study("train.py", **asked).script
-        assert script is not None
-        return script.workdir
+    def folder(**asked: Any) -> str:
+        study = script_study("train.py", **asked)
+        assert study.script is not None
+        return folder_of(study.script, study)
 
-    assert workdir() == workdir(seeds=(3,)) == workdir(max_steps=5) == str(project)
-    assert workdir(seeds=(1, 2)) == workdir(vary={"lr": [1, 2]}) == ""
-    assert workdir(cost=CostSpec()) == workdir(cost=CostSpec(), learn=False) == ""
-    assert workdir(seeds=(1, 2), workdir=Path("..")) == str(project.parent)
-    diagnosed = diagnosis_study("train.py", (), 30, DiagnosisSpec(most=1, processes=2)).script
-    assert diagnosed is not None
-    assert diagnosed.workdir == ""
+    assert folder() == folder(seeds=(3,)) == folder(max_steps=5) == str(project)
+    assert folder(seeds=(1, 2)) == folder(vary={"lr": [1, 2]}) == folder(cost=CostSpec()) == ""
+    assert folder(seeds=(1, 2), workdir=Path("..")) == str(project.parent)
+    diagnosed = diagnosis_study("train.py", (), 30, DiagnosisSpec(most=1, processes=2))
+    assert diagnosed.script is not None
+    assert folder_of(diagnosed.script, diagnosed) == folder_of(diagnosed.script, None) == ""
+    with pytest.raises(SpecError, match="--workdir nowhere: no such folder"):
+        script_study("train.py", workdir=Path("nowhere"))

@@ -18,12 +18,10 @@ from trainlab.record.study_record import GroupRecord, StudyRecord
 from trainlab.record.trial_record import PLANNED, Failure, State, TrialRecord
 from trainlab.spec import Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
-from trainlab.workloads.reference import BUILTIN, file_digest
+from trainlab.workloads.reference import file_digest
 
 SESSIONS = ("", "-", "-c", "ipykernel_launcher.py", "ipython")
 """What runs where Python is typed in: the words after it say nothing of the run."""
-HERE = ("local", "processes", "inline")
-"""Executors that ask no other program to run trials."""
 IsOver = Callable[[], bool]
 """Whether no further group is to be started."""
 
@@ -160,21 +158,19 @@ def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
 # archive belongs to whoever unpacked it. So which runs a user has started is kept where only she can write.
 
 
-def _trusted_runs() -> Path:
-    """A file of their folders, one in a line."""
-    return private_folder("runs") / "trusted.txt"
-
-
 def trust(run: RunFolder) -> None:
     """From now on this user resumes the run unasked, as long as its folder stays where it is."""
-    with suppress(RecordError, OSError), _trusted_runs().open("a", encoding="utf-8") as lines:
+    with (
+        suppress(RecordError, OSError),
+        (private_folder("runs") / "trusted.txt").open("a") as lines,
+    ):
         lines.write(f"{run.path.resolve()}\n")
 
 
 def has_trust(run: RunFolder) -> bool:
     with suppress(RecordError, OSError):
-        is_own = os.name != "posix" or run.study_file.stat().st_uid == os.getuid()
-        return is_own and str(run.path.resolve()) in _trusted_runs().read_text("utf-8").splitlines()
+        folders = (private_folder("runs") / "trusted.txt").read_text().splitlines()
+        return str(run.path.resolve()) in folders and run.study_file.stat().st_uid == os.getuid()
     return False
 
 
@@ -182,11 +178,8 @@ def code_of(run: RunFolder) -> str:
     """What a run executes beside trainlab: a file, a module or a cluster; empty where nothing."""
     record = run.study()
     study = record.to_study(str(run.study_file))
-    if study.script is not None:
-        return study.script.path
-    if study.workload not in BUILTIN:
-        return study.workload.rpartition(":")[0]
-    return "" if record.on in HERE else record.on
+    own = study.workload.rpartition(":")[0] if study.script is None else study.script.path
+    return own or ("" if record.on in ("local", "processes", "inline") else record.on)
 
 
 def check_resumable(

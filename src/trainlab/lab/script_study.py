@@ -1,7 +1,7 @@
 """A study over a script: its own arguments are the factors, and each trial is the script itself."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,16 +82,14 @@ def script_study(
         seed_argument = None
     elif seed_argument is None:
         seed_argument = first_option(SEED_OPTION, source)
-    cells = _cells(vary or {}, source, design, threads)
-    num_trials = count_trials(len(cells), len(seeds), learn=learn, cost=cost)
-    if workdir is None and learn and num_trials == 1:
-        workdir = Path()
+    if workdir is not None and not workdir.is_dir():
+        raise SpecError([f"--workdir {workdir}: no such folder"])
     own: dict[str, Any] = {
         "path": str(path.absolute()),
         "module": module,
         "arguments": tuple(arguments),
         "folder": str(Path.cwd()),
-        "workdir": "" if workdir is None else str(_checked_folder(workdir)),
+        "workdir": "" if workdir is None else str(workdir.resolve()),
         "is_seeded": is_seeded,
         "seed_argument": seed_argument,
         "metrics": dict(metrics or {}),
@@ -103,8 +101,10 @@ def script_study(
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
-    _check_cost(cost, processes)
-    check_number(num_trials, many=many)
+    cells = _cells(vary or {}, source, design, threads)
+    if cost is not None and (problems := list(_check_cost(cost, processes))):
+        raise SpecError(problems)
+    check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     # As a run folder can be called.
     own_name = re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-")
     values: dict[str, Any] = {
@@ -136,29 +136,15 @@ def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str,
     return Path(path), module, source_of(Path(path))
 
 
-def _checked_folder(workdir: Path) -> Path:
-    if not workdir.is_dir():
-        raise SpecError([f"--workdir {workdir}: no such folder; name one that is there"])
-    return workdir.resolve()
-
-
-def _check_cost(cost: CostSpec | None, processes: int) -> None:
-    """SpecError for what cannot be measured of a script: it is timed as it trains, with its own weights."""
-    if cost is None:
-        return
-    several = "but steps of several processes are not timed in turns; leave --profile out"
-    checks: list[tuple[str, object, object, str]] = [
-        ("--nproc", processes, 1, several),
-        ("--mode", cost.mode, "train", "but a script is timed as it trains; leave it out"),
-        (
-            "--weights",
-            cost.weights,
-            "untrained",
-            "but a script makes its own weights; leave it out",
-        ),
-    ]
-    if problems := [f"{o}: got {got}, {rule}" for o, got, usual, rule in checks if got != usual]:
-        raise SpecError(problems)
+def _check_cost(cost: CostSpec, processes: int) -> Iterator[str]:
+    """What cannot be measured of a script: it is timed as it trains, with its own weights."""
+    if processes != 1:
+        several = "but steps of several processes are not timed in turns; leave --profile out"
+        yield f"--nproc: got {processes}, {several}"
+    if cost.mode != "train":
+        yield f"--mode: got {cost.mode}, but a script is timed as it trains; leave it out"
+    if cost.weights != "untrained":
+        yield f"--weights: got {cost.weights}, but a script makes its own weights; leave it out"
 
 
 def _cells(
@@ -241,7 +227,6 @@ def diagnosis_study(
     study = script_study(path, arguments, max_steps=steps, workdir=workdir, tensorboard=False)
     assert study.script is not None
     changes = {
-        "workdir": study.script.workdir if workdir else "",  # it is run again and again
         "max_s": OBSERVED_S,
         "is_searched": True,
         "has_whole_turns": True,

@@ -24,15 +24,6 @@ THREAD_VARIABLES = (
 )
 
 
-GIT_RUNS_NOTHING = {
-    "GIT_OPTIONAL_LOCKS": "0",  # no index is written, for which a hook would be called
-    "GIT_ALLOW_PROTOCOL": "none",  # nor is anything fetched that a partial clone lacks
-    "GIT_NO_LAZY_FETCH": "1",
-}
-MOST_CHECKED = 1000
-"""Changed files whose attributes are asked for: a command line is not endless."""
-
-
 def capture(folder: Path) -> Environment:
     """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
     import torch
@@ -74,9 +65,11 @@ def capture(folder: Path) -> Environment:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says; no program runs that the repository's own configuration names."""
-    switched_off = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-    return output_of(["git", "-C", str(folder), *switched_off, *words], **GIT_RUNS_NOTHING)
+    """What git says; no program runs that the repository's own configuration names: not as a monitor, as a
+    hook for a new index, or to fetch what a partial clone lacks."""
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
+    nothing_fetched = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+    return output_of(command, GIT_OPTIONAL_LOCKS="0", **nothing_fetched)
 
 
 def _is_dirty(folder: Path) -> bool | None:
@@ -90,7 +83,7 @@ def _is_dirty(folder: Path) -> bool | None:
     found = _git(folder, *without, *status, "--ignore-submodules=dirty")
     if not found or not filters:
         return None if found is None else bool(found)
-    changed = [entry[3:] for entry in found.split("\0") if entry][:MOST_CHECKED]
+    changed = [entry[3:] for entry in found.split("\0") if entry][:1000]  # a line is not endless
     attributes = _git(folder, "check-attr", "-z", "filter", "--", *changed) or ""
     return True if "unspecified" in attributes.split("\0")[2::3] else None
 

@@ -14,6 +14,7 @@ import platformdirs
 import psutil
 
 from trainlab.errors import DataError, RecordError, SpecError
+from trainlab.record.files import writing
 
 
 def usable_vcpus() -> int:
@@ -101,20 +102,18 @@ def private_folder(name: str) -> Path:
     """A folder of this user's alone, for code that is loaded and for what decides what may run: never in a
     cache, which may be shared. RecordError where there can be none."""
     folder = Path(platformdirs.user_state_dir("trainlab")) / name
-    try:
+    with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecordError(f"{folder}: cannot be made: {error.strerror or error}") from None
-    check_private(folder)
-    return folder
+    return private(folder)
 
 
-def check_private(path: Path) -> None:
-    """RecordError where another user owns a file or a folder, or may open it."""
+def private(path: Path) -> Path:
+    """The file or folder; RecordError where another user owns it, or may open it."""
     found = path.lstat()
-    if os.name == "posix" and (found.st_uid != os.getuid() or found.st_mode & 0o077):
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
         rule = f"must belong to you alone; remove it, or run `chmod 700 {path}` if it is yours"
         raise RecordError(f"{path}: {rule}")
+    return path
 
 
 def expanded(name: str) -> Path:

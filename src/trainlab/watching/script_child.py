@@ -13,14 +13,12 @@ import signal
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -47,6 +45,7 @@ OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
 WRAPPERS = ("trainlab.watching.hooks", "trainlab.watching.interventions")
 """Those of them that pass calls of the script on."""
+IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
 DONE_S = 0.02
 """Until an interrupt that came amid our own work comes again."""
@@ -214,11 +213,13 @@ class LeftAtOnce(SystemExit):
     """The script has called `os._exit`: its threads, and what it has put off, are not waited for."""
 
 
-def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
+def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
     """Runs the script: how it ended."""
     failure, exit_code = None, None
     try:
-        run_script(order.script, order.arguments, code, order.name)
+        is_there = order.script.workdir in ("", order.script.folder)
+        name = order.trial.workload if is_there else order.script.path
+        run_script(order.script, order.arguments, code, name)
     except EndOfWatch:
         return {"ended": "done"}
     except Refused as refused:
@@ -233,7 +234,10 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
         interrupts.ignore()
         _show(error)
         failure = raised_by(error, "script", order.path)
-        told = failure.message + order.remedy_for(failure.message)
+        told = failure.message
+        has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
+        if has_copy and isinstance(error, FileNotFoundError):
+            told += f"; {IN_A_COPY}"
         failure = failure.model_copy(update={"message": told, "exit_code": 1})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
@@ -258,7 +262,7 @@ def _show(error: BaseException) -> None:
 def run_script(
     script: ScriptSpec,
     arguments: Sequence[str],
-    code: types.CodeType | None = None,
+    code: CodeType | None = None,
     name: str | None = None,
 ) -> None:
     """As `python name arguments`, or `python -m module arguments` in the folder where it was asked for:
@@ -266,10 +270,10 @@ def run_script(
     the end of this process its main module stays that of the script which ran last: what it has put off
     until then finds its names, and Python closes the files that it left open."""
     path = Path(script.path)
-    main = types.ModuleType("__main__")
-    names: dict[str, Any] = {"__file__": str(path), "__cached__": None, "__annotations__": {}}
-    main.__dict__.update(names, __builtins__=builtins)
-    main.__loader__ = SourceFileLoader("__main__", str(path))
+    spec, main = spec_from_file_location(script.module or "__main__", path), ModuleType("__main__")
+    assert spec is not None
+    names = {"__file__": str(path), "__loader__": spec.loader, "__cached__": None}
+    main.__dict__.update(names, __annotations__={}, __builtins__=builtins)
     sys.modules["__main__"] = main
     sys.argv = [name or str(path), *arguments]
     asked = ["-m", script.module] if script.module else sys.argv[:1]
@@ -277,9 +281,7 @@ def run_script(
     if not sys.flags.safe_path:
         sys.path.insert(0, script.folder if script.module else str(path.resolve().parent))
     if script.module:
-        main.__spec__ = spec = spec_from_file_location(script.module, path)
-        assert spec is not None
-        main.__loader__, main.__dict__["__cached__"] = spec.loader, spec.cached
+        main.__spec__, main.__dict__["__cached__"] = spec, spec.cached
         main.__package__ = script.module.rpartition(".")[0]
         if main.__package__:
             import_module(main.__package__)

@@ -2,6 +2,7 @@
 folder that it runs in."""
 
 import ast
+import filecmp
 import json
 import math
 import os
@@ -60,29 +61,11 @@ class Order(Spec):
         return self.script.arguments_for(self.trial.settings.script, self.trial.seed)
 
     @property
-    def name(self) -> str:
-        """The script's file as it was typed, where that still leads to it."""
-        script = self.script
-        return self.trial.workload if script.workdir in ("", script.folder) else script.path
-
-    def remedy_for(self, message: str) -> str:
-        """What to add to an error that names a file which is not in the trial's copy of the folder, but is
-        where that was copied from."""
-        place = TrialFolder(Path(self.trial_folder)).work_folder.resolve()
-        named = (Path(os.path.abspath(name)) for name in QUOTED.findall(message))  # noqa: PTH100
-        missing = [one for one in named if one.is_relative_to(place) and not one.exists()]
-        is_there = any(original_of(one, place).exists() for one in missing)
-        return f"; {IN_A_COPY}" if is_there else ""
-
-    @property
     def cost(self) -> CostSpec:
         """How the cost is measured; of a trial that measures none, what is usual."""
         return self.trial.cost or CostSpec()
 
 
-QUOTED = re.compile(r"'([^'\n]+)'")
-"""How errors name files."""
-IN_A_COPY = "it is missing in the copy of the folder that this trial ran in; add --workdir ."
 END = signal.SIGRTMIN + 3 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 """The signal to a script that was interrupted and goes on; scripts have no use for it themselves."""
 PATIENCE_S = 3.0
@@ -131,7 +114,8 @@ class ScriptProcess:
         study: Study | None = None,
     ) -> None:
         """`study`: what else a learn trial is to write."""
-        self._folder, self._keeps_files = folder, mode == "learn"
+        self._folder, self._place = folder, folder.work_folder.resolve()
+        self._keeps_files = mode == "learn"
         self._is_cut_short = mode != "learn" or bool(script.max_steps or script.max_s)
         self._is_alone = is_alone = script.processes == 1
         folder.answers_pipe.unlink(missing_ok=True)
@@ -164,7 +148,7 @@ class ScriptProcess:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            cwd=script.workdir or make_workplace(folder.work_folder.resolve(), Path(script.folder)),
+            cwd=folder_of(script, study) or make_workplace(self._place, Path(script.folder)),
             env=own | script.environment_for(trial.settings.script),
             pass_fds=(commands_read,),
             process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
@@ -233,11 +217,10 @@ class ScriptProcess:
             os.close(descriptor)
         self._output.close()
         self._folder.answers_pipe.unlink(missing_ok=True)
-        place = self._folder.work_folder.resolve()
         if self._keeps_files:
-            clear_workplace(place)
+            clear_workplace(self._place)
         else:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(self._place, ignore_errors=True)
 
     def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
@@ -275,6 +258,13 @@ def failure_without_error(kind: str, message: str, exit_code: int, output: Path)
 # trial reads what another wrote. What is too large for that, or too much, and all further above is there as
 # a link; so is what was a link.
 
+
+def folder_of(script: ScriptSpec, study: Study | None) -> str:
+    """Where it runs without a copy: that which was asked for, or where a single learn trial was."""
+    is_single = study is not None and study.num_learn == 1 and study.cost is None
+    return script.workdir or (script.folder if is_single and script.diagnosis is None else "")
+
+
 MOST_FILE_BYTES = 64 * 2**20
 """Of a file that is copied."""
 MOST_BYTES = 256 * 2**20
@@ -302,51 +292,39 @@ def make_workplace(place: Path, origin: Path) -> Path:
 
 def _mirror(source: Path, place: Path, num_entries: int, num_bytes: int) -> None:
     """Folders nearer by first, and small files: what there is no room for any more are links."""
-    left, run, device = deque([source]), place.parents[2], 0
+    left, run = deque([source]), place.parents[2]
     while left:
         folder = left.popleft()
-        made = place / folder.relative_to(folder.anchor)
         try:
-            device = device or folder.stat().st_dev
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda one: (_stat(one).st_size, one.name))
+            entries = sorted(folder.iterdir(), key=lambda one: (one.lstat().st_size, one.name))
         except OSError:  # not ours to list: the script may not need it
-            _link(folder, made)
-            continue
-        # Never one around the run folder itself, which would lead round in circles.
-        is_real = folder == source or folder in run.parents
-        if not is_real and len(entries) > min(MOST_IN_FOLDER, num_entries):
-            _link(folder, made)
             continue
         num_entries -= len(entries)
-        made.mkdir(exist_ok=True)
-        for entry in entries:
-            path, own, found_there = made / entry.name, Path(entry.path), _stat(entry)
+        for own in entries:
+            path, most = place / own.relative_to(own.anchor), min(MOST_IN_FOLDER, num_entries)
             if own in (run, place) or os.path.lexists(path):
                 continue
-            is_plain = not entry.name.startswith(".") and entry.name not in LINKED
-            is_mirrored = is_plain and num_entries > 0 and found_there.st_dev == device
-            size = found_there.st_size
-            if own in run.parents or (is_mirrored and entry.is_dir(follow_symlinks=False)):
-                left.append(own)
-                continue
-            is_file = is_mirrored and entry.is_file(follow_symlinks=False)
-            if is_file and size <= min(MOST_FILE_BYTES, num_bytes):
-                with suppress(OSError):  # not ours to read, or the disk is full
+            is_copied = num_entries > 0 and not (own.is_symlink() or own.is_mount())
+            is_copied &= not own.name.startswith(".") and own.name not in LINKED
+            try:
+                # A link to one around the run folder would lead round in circles.
+                if own in run.parents or (is_copied and own.is_dir() and _count(own) <= most):
+                    path.mkdir()
+                    left.append(own)
+                    continue
+                size = own.lstat().st_size
+                if is_copied and own.is_file() and size <= min(MOST_FILE_BYTES, num_bytes):
                     shutil.copy2(own, path)
                     num_bytes -= size
                     continue
+            except OSError:  # not ours to read, or the disk is full
                 path.unlink(missing_ok=True)
-            _link(own, path)
+            with suppress(OSError):
+                path.symlink_to(own)
 
 
-def _stat(entry: os.DirEntry[str]) -> os.stat_result:
-    return entry.stat(follow_symlinks=False)
-
-
-def _link(entry: Path, path: Path) -> None:
-    with suppress(OSError):
-        path.symlink_to(entry)
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
 
 
 def clear_workplace(place: Path) -> None:
@@ -354,25 +332,14 @@ def clear_workplace(place: Path) -> None:
     nothing."""
     for parent, folders, files in os.walk(place, topdown=False):
         for path in (Path(parent, name) for name in (*folders, *files)):
-            original = original_of(path, place)
+            original = Path(place.anchor) / path.relative_to(place)
             with suppress(OSError):
-                if path.is_symlink() or (path.is_file() and _version(path) == _version(original)):
+                if path.is_symlink() or (path.is_file() and filecmp.cmp(path, original)):
                     path.unlink()
                 elif original.is_dir():
                     path.rmdir()  # OSError where something is in it
     with suppress(OSError):
         place.rmdir()
-
-
-def original_of(path: Path, place: Path) -> Path:
-    """What a path below `place` stands for."""
-    return Path(place.anchor) / path.relative_to(place)
-
-
-def _version(path: Path) -> tuple[int, int]:
-    """Size and time; not every file system keeps nanoseconds."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns // 1000
 
 
 # What is asked for: a file or a module.

@@ -32,13 +32,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainlab.errors import RecordError, said_by
-from trainlab.machine.host import (
-    cache_folder,
-    check_private,
-    cpu_model,
-    private_folder,
-    usable_vcpus,
-)
+from trainlab.machine.host import cache_folder, cpu_model, private, private_folder, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
@@ -204,8 +198,7 @@ def library(compiler: str) -> ctypes.CDLL:
         with replacing(path) as part:
             run([compiler, *FLAGS, str(SOURCE), "-o", str(part)], check=True)
             part.chmod(0o700)
-    check_private(path)
-    loaded = ctypes.CDLL(str(path))
+    loaded = ctypes.CDLL(str(private(path)))
     # Looked up in torch's library first, then in those that it was linked with: another package may have
     # brought another OpenMP, whose threads would stand in the way of torch's.
     with suppress(OSError, AttributeError):
