@@ -43,8 +43,8 @@ FIRST_STEPS, MIN_STEPS = 3, 30
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
-WRAPPERS = ("trainlab.watching.hooks", "trainlab.watching.interventions")
-"""Those of them that pass calls of the script on."""
+WRAPPERS = (__name__, "trainlab.watching.hooks", "trainlab.watching.interventions")
+"""Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
 DONE_S = 0.02
