@@ -154,7 +154,7 @@ def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Pat
 def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
     found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
     assert texts(found) == [
-        "Test accuracy is 90.0% after 2 epochs (one seed).",
+        "Test accuracy is 90.0% after 2 epochs (one run).",
         "Training and testing took 2.00 s on the CPU, of which an epoch of training took 0.750 s.",
     ]
     study = made_study(learn=False, cost=CostSpec(processes=3))

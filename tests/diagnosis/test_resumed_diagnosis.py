@@ -14,7 +14,9 @@ def test_a_diagnosis_cut_short_is_answered_when_resumed(trainlab: Verb, tmp_path
     work = run.trial("learn-seed1").work_folder / "project"
     work.mkdir(parents=True)
     (work / "data").symlink_to(tmp_path)
-    told = trainlab("resume", str(run.path))
+    refused = trainlab("resume", str(run.path), code=2).stderr
+    assert f"resuming it runs {tmp_path / 'train.py'}; read that first" in refused
+    told = trainlab("resume", str(run.path), "--trust")
     assert "Waiting for data takes" in told.stdout
     assert "diagnosis.json" in told.stdout
     first, *others = run.diagnosis.read().limits

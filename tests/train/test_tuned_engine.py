@@ -68,6 +68,7 @@ def no_choices(cache_of_tests: Path) -> None:
 def new_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cache = tmp_path / "cache"
     monkeypatch.setenv("TRAINLAB_CACHE", str(cache))
+    monkeypatch.setenv("XDG_STATE_HOME", str(cache / "own"))
     return cache
 
 
@@ -214,7 +215,7 @@ def test_a_short_training_does_not_compile(
         ENGINES["tuned"].training_step(setup, Moments([]))
         assert setup.engine_facts["tuned"]["update"] == "torch"
         assert setup.notes == notes
-    assert not (new_cache / "native").exists()
+    assert not list(new_cache.rglob("native"))
 
 
 def test_without_a_cache_torch_s_code_is_used_with_the_reason(
@@ -224,6 +225,7 @@ def test_without_a_cache_torch_s_code_is_used_with_the_reason(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     monkeypatch.setenv("TRAINLAB_CACHE", str(in_the_way))
+    monkeypatch.setenv("XDG_STATE_HOME", str(in_the_way))
     setup = make_setup(workload=small)
     assert losses(setup, "tuned", 7) == losses(make_setup(workload=small), "eager", 7)
     assert {one.code for one in setup.notes} <= {"tuned_not_kept", "tuned_no_compiler"}
@@ -245,7 +247,33 @@ def test_a_compiler_that_fails_or_is_missing_is_a_reason(
         ENGINES["tuned"].training_step(setup, Moments([]))
         assert setup.notes == [why]
         assert setup.engine_facts["tuned"]["update"] == "torch"
-    assert not list((new_cache / "native").iterdir())
+    assert not list((new_cache / "own" / "trainlab" / "native").iterdir())
+
+
+@needs_compiler
+def test_compiled_code_that_another_could_have_planted_is_not_loaded(
+    small: Workload, make_setup: MakeSetup, new_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the cache, which may be shared, nor in a folder or a file that others can open."""
+    choose(monkeypatch, "torch", compiles=True)
+
+    def update(setup: HomedSetup) -> object:
+        ENGINES["tuned"].training_step(setup, Moments([]))
+        return setup.engine_facts["tuned"]["update"]
+
+    assert update(make_setup(workload=small, optimizer="adadelta")) == "native"
+    (compiled,) = new_cache.rglob("*.so")
+    assert (compiled.parent.stat().st_mode & 0o777, compiled.stat().st_mode & 0o777) == (0o700,) * 2
+    assert compiled.parent == new_cache / "own" / "trainlab" / "native"
+    for place in (compiled, compiled.parent):
+        place.chmod(0o755)
+        setup = make_setup(workload=small, optimizer="adadelta")
+        assert update(setup) == "torch"
+        (told,) = setup.notes
+        assert (told.code, str(place) in str(told.values)) == ("tuned_not_kept", True)
+        place.chmod(0o700)
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    assert update(make_setup(workload=small, optimizer="adadelta")) == "torch"
 
 
 # The compiled update against torch's own optimizers, step for step.

@@ -412,7 +412,8 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     notes = [words(key) for key, is_said in keys.items() if is_said]
     if times_of_cost:
         ends = Interval(min(times_of_cost), max(times_of_cost))
-        notes.append(words("learn_table_beside_cost", times=ends, engine=engine))
+        key = "learn_table_beside_script" if evidence.study.script else "learn_table_beside_cost"
+        notes.append(words(key, times=ends, engine=engine))
     note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
 

@@ -298,6 +298,8 @@ class ResumeVerb(Reported):
     """A run folder."""
     allow_changed: bool = option("", "", False)
     """Go on though the workload's file is not what it was."""
+    trust: bool = option("", "", False)
+    """Run the code that it names, though you have not started this run from here."""
     budget: Seconds | None = option("TIME")
     """Stop after this long, as 10m or 2h; what runs then is interrupted."""
 
@@ -306,6 +308,7 @@ class ResumeVerb(Reported):
             outcome = resume_run(
                 self.run,
                 allow_changed=self.allow_changed,
+                is_trusted=self.trust or self._agrees(),
                 budget_s=self.budget,
                 watcher=self.watcher(),
             )
@@ -314,6 +317,16 @@ class ResumeVerb(Reported):
             return
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
         self.show_diagnosis(outcome.run, is_cut_short=is_cut_short)
+
+    def _agrees(self) -> bool:
+        """Asks in a terminal, where the run's code may be somebody else's; elsewhere it is refused."""
+        from trainlab.execute.planned_run import code_of, has_trust
+
+        run = open_run(self.run)
+        if has_trust(run) or not sys.stdin.isatty() or not (code := code_of(run)):
+            return False
+        say(Console(stderr=True), self.words("resume_asks", run=run.path, code=code))
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class CancelVerb(Verb):

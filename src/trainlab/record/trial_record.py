@@ -39,6 +39,8 @@ class Failure(Record):
     """What of the workload ran, where the user's code raised it."""
     line: str = ""
     """Where in it, as `file.py:12`."""
+    exit_code: int | None = None
+    """Of a script by itself, as a shell tells it."""
 
     @property
     def mistake(self) -> str:

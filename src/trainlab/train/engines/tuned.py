@@ -1,11 +1,11 @@
 """tuned: the eager loop on the CPU, with other code than torch's where that is faster.
 
 Updates of the optimizers that torch has no fused one for on a CPU are compiled: `update.cpp`, once per
-machine. Convolutions go to oneDNN, whose gradients can take two or three times as long as a convolution of
-the gradient, or as one matrix product; linear layers are multiplied by the transposed weight, which some
-matrix libraries are slow with. What is faster depends on CPU and shape, so it is measured. Two variants
-round differently: so the first measurement is kept in the autotune cache and decides for all later trials,
-and the same trial gives the same losses again.
+user and machine. Convolutions go to oneDNN, whose gradients can take two or three times as long as a
+convolution of the gradient, or as one matrix product; linear layers are multiplied by the transposed
+weight, which some matrix libraries are slow with. What is faster depends on CPU and shape, so it is
+measured. Two variants round differently: so the first measurement is kept in the autotune cache and
+decides for all later trials, and the same trial gives the same losses again.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainlab.errors import RecordError
-from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
+from trainlab.machine.host import cache_folder, cpu_model, private, private_folder, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
@@ -184,19 +184,19 @@ def find_compiler() -> str | None:
 
 
 def library(compiler: str) -> ctypes.CDLL:
-    """The compiled code from the cache, or compiled now. In its name is whatever the machine code may
-    depend on: source, flags, compiler, CPU. It runs in torch's threads, where torch's OpenMP has GNU's
-    interface; else it starts some of its own."""
+    """The compiled code, kept where only this user can write, or compiled now. In its name is whatever the
+    machine code may depend on: source, flags, compiler, CPU. It runs in torch's threads, where torch's
+    OpenMP has GNU's interface; else it starts some of its own."""
     run = partial(subprocess.run, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     version = run([compiler, "--version"]).stdout
     facts = SOURCE.read_bytes(), FLAGS, compiler, version, _machine()
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-    path = cache_folder() / "native" / f"update-{digest}.so"
+    path = private_folder("native") / f"update-{digest}.so"
     if not path.is_file():
-        make_folder(path.parent)
         with replacing(path) as part:
             run([compiler, *FLAGS, str(SOURCE), "-o", str(part)], check=True)
-    loaded = ctypes.CDLL(str(path))
+            part.chmod(0o700)
+    loaded = ctypes.CDLL(str(private(path)))
     # Looked up in torch's library first, then in those that it was linked with: another package may have
     # brought another OpenMP, whose threads would stand in the way of torch's.
     with suppress(OSError, AttributeError):
