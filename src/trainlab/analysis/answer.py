@@ -232,11 +232,10 @@ class _Writer:
             return
         of_cell = [*self.evidence.learned.get(cell.id, {}).values()]
         # A script has epochs where a loader gives them.
-        has_epochs = self.evidence.study.script is None or all(
-            "passes" in one.trial.resolved for one in of_cell
-        )
+        passes = [one.trial.resolved.get("passes") for one in of_cell]
         num_updates = max((one.trial.steps_done for one in of_cell), default=0)
         num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
+        has_epochs = self.evidence.study.script is None or (all(passes) and num_epochs > 0)
         is_one_pass = metric.startswith("train/") and any(one.is_one_pass() for one in of_cell)
         if settings.keep_best:
             when = words("answer_best_epoch")
@@ -250,6 +249,9 @@ class _Writer:
             when = words("answer_over_updates", number=num_at_the_end(num_updates))
         else:
             when = words("answer_after_updates", number=num_updates)
+        if not has_epochs and all(passes) and not num_epochs:
+            part = words("part_of_pass", number=f"{max(one or 0 for one in passes):g}")
+            when = words("answer_of_pass", when=when, part=part)
         yield self.say(
             "answer_value" if len(values) == 1 else "answer_values",
             "learning",

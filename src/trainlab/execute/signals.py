@@ -1,11 +1,12 @@
 """A polite kill, or a closed terminal, ends a run as Ctrl-C does: recorded as interrupted."""
 
 import math
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NoReturn
 
 from trainlab.errors import Interrupted
@@ -14,6 +15,8 @@ from trainlab.train import ask_to_end, is_asked_to_end
 Handler = Callable[[int, FrameType | None], None]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_S = 0.02
+"""Until an interrupt that was put off comes again."""
 SAVED_S = 1.5
 """How long training may take to get to where it can be saved."""
 
@@ -87,6 +90,27 @@ def signals_held() -> Iterator[None]:
         yield
     if came:
         signal.raise_signal(came[0])
+
+
+@contextmanager
+def interrupts_after(*codes: CodeType) -> Iterator[None]:
+    """Inside this block SIGINT does what it did, but for one that comes while the code of these functions
+    runs: it comes again when that has ended."""
+    former = signal.getsignal(signal.SIGINT)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        at = frame
+        while at is not None and at.f_code not in codes:
+            at = at.f_back
+        if at is not None:
+            later = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+            later.daemon = True
+            later.start()
+        elif callable(former):
+            former(number, frame)
+
+    with _handled_by(interrupt, [signal.SIGINT]):
+        yield
 
 
 @contextmanager

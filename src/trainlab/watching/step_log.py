@@ -3,22 +3,25 @@ loaders, models and optimizers that it was seen to use."""
 
 import hashlib
 import math
+import sys
 import weakref
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trainlab.data.nesting import tensors_in
-from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
 MOST_DIGESTED, DIGESTED_VALUES = 3, 4096
@@ -38,19 +41,25 @@ class SeenLoader:
     pin_memory: bool
     order: str
     drop_last: bool
+    num_drawn: int | None = None
+    """Samples that its sampler gives in a pass."""
     num_given: int = 0
     num_passes: int = 0
+    num_in_pass: int = 0
+    """Batches that the newest pass has given."""
+    num_before: int | None = None
+    """Those of the one before, if that was trained on."""
     num_trained: int = 0
-    """Of those that were trained on."""
+    """Of the passes, those that were trained on."""
+    num_batches_trained: int = 0
     trained_pass: int = 0
     """The last of them."""
     epochs_before: int = 0
     """Of loaders that were trained on before it."""
     has_run_out: bool = False
     """Whether the pass has given all of its batches."""
-    ahead: list[int] = field(default_factory=list)
-    """Sizes of batches that the pass gave before any was trained on: libraries read some ahead, and train
-    on the last when the pass has run out."""
+    ahead: deque[int] = field(default_factory=deque)
+    """Sizes of batches that the pass gave and that were not trained on yet: libraries read some ahead."""
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
     first_batch: str = ""
@@ -74,7 +83,8 @@ class SeenLoader:
             loader.num_workers,
             bool(loader.pin_memory),
             "in order" if isinstance(sampler, SequentialSampler) else order,
-            bool(loader.drop_last),
+            bool(loader.drop_last or getattr(batches, "drop_last", False)),
+            _length(sampler),
         )
         with suppress(TypeError):  # a list, say, cannot be told from one in its place
             seen.data = weakref.ref(loader.dataset)
@@ -84,6 +94,21 @@ class SeenLoader:
     def is_trained_on(self) -> bool:
         """Whether any of its batches were."""
         return bool(self.num_trained)
+
+    @property
+    def passes(self) -> float | None:
+        """How often it gave all its batches, those that were trained on where any were: 0.4 of a pass. None
+        where nothing tells how many there are."""
+        if self.num_batches:
+            return (self.num_batches_trained or self.num_given) / self.num_batches
+        return (self.num_trained or self.num_passes) if self.has_ended_pass else None
+
+    @property
+    def has_ended_pass(self) -> bool | None:
+        """Whether the newest pass gave all of its batches, or as many as the one before; None where nothing
+        tells how many there are."""
+        usual = self.num_batches if self.num_before is None else self.num_before
+        return self.has_run_out or (None if usual is None else self.num_in_pass >= usual)
 
     @property
     def is_trained_now(self) -> bool:
@@ -109,9 +134,23 @@ class SeenLoader:
         is_same_data = self.data() is not None and self.data() is other.data()
         return is_same_data and all(getattr(self, way) == getattr(other, way) for way in ways)
 
+    def size_of(self, batch: object) -> int:
+        """Samples of the batch that comes next: as many as the sampler draws, the last of a pass those that
+        are left; as its tensors show where no sampler tells."""
+        if (size := self.batch_size) is None:
+            return size_of(batch) or 0
+        if self.drop_last:
+            return size
+        if self.num_drawn is None or math.ceil(self.num_drawn / size) != self.num_batches:
+            return min(size, size_of(batch) or size)
+        left = self.num_drawn - self.num_in_pass * size
+        return left if 0 < left < size else size
+
     def see_batch(self, batch: object) -> None:
         """A batch that it gave: the first of a pass is compared with that of the pass before."""
+        self.ahead.append(self.size_of(batch))
         self.num_given += 1
+        self.num_in_pass += 1
         if self.digested_pass == self.num_passes or self.num_passes > MOST_DIGESTED:
             return
         self.digested_pass = self.num_passes
@@ -119,6 +158,37 @@ class SeenLoader:
         if self.first_batch:
             self.begins_alike = digest == self.first_batch and self.begins_alike is not False
         self.first_batch = digest
+
+
+@dataclass(eq=False)
+class SeenModel:
+    """What the script made and calls; the first fields as in its record."""
+
+    name: str
+    num_parameters: int
+    devices: list[str]
+    dtypes: list[str]
+    is_compiled: bool
+    module: Callable[[], nn.Module | None]
+    """While it is there."""
+
+    @classmethod
+    def of(cls, module: nn.Module) -> "SeenModel":
+        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
+        return cls(
+            name=type(module if inner is None else inner).__name__,
+            num_parameters=sum(p.numel() for p in parameters),
+            devices=sorted({p.device.type for p in parameters}),
+            dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
+            is_compiled=inner is not None,
+            module=weakref.ref(module),
+        )
+
+    @property
+    def parameters(self) -> set[int]:
+        """By their identity; empty once it is gone."""
+        module = self.module()
+        return set() if module is None else {id(one) for one in module.parameters()}
 
 
 @dataclass(eq=False)
@@ -132,6 +202,23 @@ class SeenOptimizer:
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
     num_steps: int = 0
+    lowest_lr: float | None = None
+    """This and the next: over its updates and groups of parameters."""
+    highest_lr: float | None = None
+    is_scheduled: bool = False
+    """Whether a learning rate was another one in a later update."""
+    _lrs: list[float | None] = field(default_factory=list)
+    """Of the last."""
+
+    def see_lrs(self, groups: list[dict[str, Any]]) -> None:
+        """Those of an update."""
+        lrs = [lr if type(lr := group.get("lr")) is float else _lr(lr) for group in groups]
+        if lrs == self._lrs:
+            return
+        self.is_scheduled |= lrs[: len(self._lrs)] != self._lrs
+        self._lrs = lrs
+        known = [lr for lr in (*lrs, self.lowest_lr, self.highest_lr) if lr is not None]
+        self.lowest_lr, self.highest_lr = min(known, default=None), max(known, default=None)
 
 
 class Losses:
@@ -187,10 +274,16 @@ class StepLog:
 
     def __init__(self) -> None:
         self.loaders: list[SeenLoader] = []
-        self.models: list[ModelRow] = []
+        self.models: list[SeenModel] = []
         self.optimizers: list[SeenOptimizer] = []
+        self.num_parameters = self.num_trained = 0
+        """Of these models and of what these optimizers update, and of the latter: each tensor once."""
+        self._counted = WeakIdKeyDictionary()
+        self._trained = WeakIdKeyDictionary()
         self.batch_size: int | None = None
-        """Samples of the largest batch that was trained on, as far as it shows."""
+        """Samples of the largest batch that was trained on, as its loader says."""
+        self.first_dimension: int | None = None
+        """Where it does not say: of the first tensor of the largest."""
         self._of_loader = weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]()
         self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._of_optimizer: dict[int, SeenOptimizer] = {}
@@ -201,8 +294,9 @@ class StepLog:
         """Of each step, the samples trained on by its end, and its epoch."""
         self.loader: SeenLoader | None = None
         """The one that the last batch trained on came from."""
-        self._fetched: tuple[SeenLoader, int] | None = None
-        """A batch that is not trained on yet, and its size."""
+        self._fetched: SeenLoader | None = None
+        """The one that gave a batch last."""
+        self._runs_again = False
         self._num_samples, self._epoch = 0, 1
         self._pending = 0
         """The place of the first loss since the last update by any optimizer."""
@@ -235,19 +329,19 @@ class StepLog:
 
     def model_called(self, module: nn.Module) -> None:
         """A module that the script calls, which may be new."""
-        if module in self._called:
+        if module in self._called or self._runs_again:
             return
         self._called.add(module)
-        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
-        self.models.append(
-            ModelRow(
-                name=type(module if inner is None else inner).__name__,
-                num_parameters=sum(p.numel() for p in parameters),
-                devices=sorted({p.device.type for p in parameters}),
-                dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
-                is_compiled=inner is not None,
-            )
-        )
+        owner = _owner_of(module)
+        new, own = SeenModel.of(owner), {id(one) for one in owner.parameters()}
+        self.num_parameters += _count(owner.parameters(), self._counted)
+        for one in self.models:
+            if own <= one.parameters:
+                one.is_compiled |= new.is_compiled
+                return
+        # What was called before the whole is a part of it.
+        parts = [one for one in self.models if one.parameters and one.parameters < own]
+        self.models = [*(one for one in self.models if one not in parts), new]
 
     def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
         """What is known of an optimizer, which may be new."""
@@ -262,7 +356,11 @@ class StepLog:
             code = "auto" if foreach is None else "foreach" if foreach else "loop"
             if group.get("fused"):
                 code = "fused"
-            found = SeenOptimizer(type(optimizer).__name__, _lr(group), code, name)
+            found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
+            if not self._runs_again:
+                held = [one for group in optimizer.param_groups for one in group["params"]]
+                self.num_parameters += _count(held, self._counted)
+                self.num_trained += _count((p for p in held if p.requires_grad), self._trained)
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
@@ -290,35 +388,45 @@ class StepLog:
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
         self._lead, self._pending, self._fetched = lambda: None, len(self.losses), None
+        self._runs_again = True
+        if self.loader is not None:
+            self.loader.ahead.clear()
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         """What it gave last is not trained on any more."""
         seen = self.known_loader(loader)
+        if seen.num_passes and seen.is_trained_now:
+            seen.num_before = seen.num_in_pass
         seen.num_passes += 1
-        seen.has_run_out = False
+        seen.num_in_pass, seen.has_run_out = 0, False
         seen.ahead.clear()
-        if self._fetched is not None and self._fetched[0] is seen:
-            self._fetched = None
         return seen
 
     def fetched(self, loader: SeenLoader, batch: object) -> None:
         """A batch, which may be trained on or not."""
         loader.see_batch(batch)
-        if self._fetched is not None and self._fetched[0] is loader and not loader.is_trained_now:
-            loader.ahead.append(self._fetched[1])
-        self._fetched = loader, size_of(batch) or 0
+        self._fetched = loader
+
+    def tested(self) -> None:
+        """The batches fetched last were those of a test."""
+        if self._fetched is not None:
+            self._fetched.ahead.clear()
 
     def trains(self) -> None:
-        """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
-        if self._fetched is None:
-            if (last := self.loader) is not None and last.has_run_out and last.is_trained_now:
-                self._num_samples += last.ahead.pop(0) if last.ahead else 0
+        """A backward pass begins, from whatever: it trains on the next batch of the loader that the last
+        one came from, or of the one that gave a batch last."""
+        has_more = self.loader is not None and self.loader.ahead
+        loader = self.loader if has_more else self._fetched
+        if loader is None or not loader.ahead:
             return
-        loader, size = self._fetched
         self._epoch = loader.train_on(self._epoch, self.loader)
-        self._fetched, self.loader = None, loader
+        self.loader, size = loader, loader.ahead.popleft()
+        loader.num_batches_trained += 1
         self._num_samples += size
-        self.batch_size = max(size, self.batch_size or 0)
+        if loader.batch_size is None:
+            self.first_dimension = max(size, self.first_dimension or 0)
+        else:
+            self.batch_size = max(loader.batch_size, self.batch_size or 0)
 
     def update_begins(self) -> None:
         """By any optimizer, but for one that another is wrapped around."""
@@ -334,7 +442,14 @@ class StepLog:
         if not number:
             first, number = self._pending, min(1, len(self.losses) - self._pending)
         self._under_way, self._pending = (0, 0), len(self.losses)
-        if number:
+        seen.see_lrs(optimizer.param_groups)
+        if not number:
+            return
+        followed, last = self._followed.get(seen.loss_name, ([-1],)), len(self.samples) - 1
+        if self._lead() not in (None, optimizer) and followed[0][-1] < last:
+            # The second of two, as a generator's, comes after the update that ends the step of both.
+            self._follow(seen.loss_name, last, first, number)
+        else:
             self._of_step[seen.loss_name] = first, number
 
     def update_by_hand(self) -> None:
@@ -361,15 +476,35 @@ class StepLog:
             # No loader tells where a pass over the data begins: after a test, say.
             self._epoch += 1
         for name, (first, number) in self._of_step.items():
-            if name not in self._followed:
-                self._followed[name] = array("q"), array("q"), array("q")
-            steps, firsts, numbers = self._followed[name]
-            steps.append(len(self.samples))
-            firsts.append(first)
-            numbers.append(number)
+            self._follow(name, len(self.samples), first, number)
         self._of_step = {}
         self.samples.append(self._num_samples)
         self.epochs.append(self._epoch)
+
+    def _follow(self, name: str, *values: int) -> None:
+        """In this step these losses were applied."""
+        columns = self._followed.setdefault(name, (array("q"), array("q"), array("q")))
+        for column, value in zip(columns, values, strict=True):
+            column.append(value)
+
+
+def _owner_of(module: nn.Module) -> nn.Module:
+    """The outermost model one of whose methods calls it: where only parts of it are called, that is what
+    the script has made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        own = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+        if isinstance(own, nn.Module) and any(one is module for one in own.modules()):
+            module = own
+        frame = frame.f_back
+    return module
+
+
+def _count(tensors: Iterable[Tensor], known: WeakIdKeyDictionary) -> int:
+    """The numbers in those that are not known yet."""
+    new = [one for one in tensors if one not in known]
+    known.update((one, True) for one in new)
+    return sum(one.numel() for one in new)
 
 
 def size_of(batch: object) -> int | None:
@@ -414,9 +549,8 @@ def _is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _lr(group: Mapping[str, Any]) -> float | None:
-    """None where it has none, or where reading it would hold the device up."""
-    lr = group.get("lr")
+def _lr(lr: Any) -> float | None:
+    """None where there is none, or where reading it would hold the device up."""
     if isinstance(lr, Tensor):
         return lr.item() if lr.is_cpu else None
     return float(lr) if isinstance(lr, int | float) else None
