@@ -404,7 +404,7 @@ CALLED = {
     "dtype": ("type", "precision", "amp", "half"),
     "first_dimension": ("batch",),
     "lr": ("lr", "rate"),
-    "lr_is_scheduled": ("lr", "rate", "sched", "warm"),
+    "lr_varies": ("lr", "rate", "sched", "warm"),
     "model": ("model", "arch", "net"),
     "optimizer": ("opt",),
     "order": ("shuffle", "order", "sampler"),

@@ -34,7 +34,7 @@ from trainlab.words.numbers import MIB, figure, percent
 
 STARTUP, FIRST_STEP, EVALUATION = "startup", "first_step", "evaluation"
 INFERENCE = "inference"
-"""Passes without gradients that are no test: the script collects data by them."""
+"""Passes that no training follows and that nothing tells to be a test."""
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
     *("backward", "optimizer", INFERENCE, EVALUATION, "other"),
@@ -418,13 +418,11 @@ def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     elif "first_dimension" in seen:
         texts.append(words("seen_dimension", size=seen["first_dimension"]))
     if "optimizer" in seen:
-        key = "seen_lr_up_to" if seen.get("lr_is_scheduled") else "seen_lr"
+        key = "seen_lr_up_to" if "lr_varies" in seen else "seen_lr"
         lr = f" {words(key, lr=level_text(seen['lr']))}" if "lr" in seen else ""
         texts.append(f"{seen['optimizer']}{lr}")
     if "parameters" in seen:
         texts.append(words("seen_parameters", number=f"{seen['parameters']:,}"))
-    if "trained_parameters" in seen:
-        texts.append(words("seen_trained", number=f"{seen['trained_parameters']:,}"))
     return texts
 
 
@@ -524,8 +522,7 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         parts, lr = [optimizer.name], optimizer.lr
         low, high = optimizer.lowest_lr, optimizer.highest_lr
         if low != high and low is not None and high is not None:
-            key = "seen_lr_scheduled" if optimizer.is_scheduled else "seen_lr_range"
-            parts.append(words(key, low=f"{low:.4g}", high=f"{high:.4g}"))
+            parts.append(words("seen_lr_range", low=f"{low:.4g}", high=f"{high:.4g}"))
         else:
             parts += [] if lr is None else [words("seen_lr", lr=level_text(lr))]
         parts += [] if optimizer.code == "auto" else [words("seen_code", code=optimizer.code)]

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import NoReturn
 
@@ -94,18 +95,12 @@ def signals_held() -> Iterator[None]:
 
 @contextmanager
 def interrupts_after(*codes: CodeType) -> Iterator[None]:
-    """Inside this block SIGINT does what it did, but for one that comes while the code of these functions
-    runs: it comes again when that has ended."""
+    """Inside this block a SIGINT that comes while these functions run comes again when they have ended."""
     former = signal.getsignal(signal.SIGINT)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        at = frame
-        while at is not None and at.f_code not in codes:
-            at = at.f_back
-        if at is not None:
-            later = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
-            later.daemon = True
-            later.start()
+        if any(one.f_code in codes for one, _ in walk_stack(frame)):
+            threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
         elif callable(former):
             former(number, frame)
 

@@ -181,12 +181,10 @@ class WatchedLoop:
         self._watched = self._model = self._optimizer = None
         has_left = isinstance(error, SystemExit) and error.code in (None, 0)
         fault = None if has_left else error
-        is_late = False
         with attempt:
             try:
                 watched.close(is_cut=fault is not None)
             except KeyboardInterrupt:
-                is_late = True
                 raise Interrupted from None
             record = attempt.folder.watched.read()
             attempt.load = self._meter.read()
@@ -204,8 +202,8 @@ class WatchedLoop:
         from trainlab.analysis.results import write_results
 
         write_results(self.run, self.run.evidence())
-        if is_late:
-            raise KeyboardInterrupt
+        if fault is None:
+            attempt.pass_on_interrupt()
 
 
 def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:

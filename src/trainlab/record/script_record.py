@@ -49,8 +49,6 @@ class OptimizerRow(Record):
     lowest_lr: float | None = None
     """This and the next: over all its updates and groups of parameters."""
     highest_lr: float | None = None
-    is_scheduled: bool = False
-    """Whether it was another one in a later update."""
     code: str
     """`fused`, `foreach`, `loop`, or `auto`: torch's choice."""
     num_steps: NonNegativeInt

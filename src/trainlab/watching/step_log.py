@@ -7,8 +7,8 @@ import sys
 import weakref
 from array import array
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from torch.utils.weak import WeakIdKeyDictionary
 
 from trainlab.data.nesting import tensors_in
+from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
 MOST_DIGESTED, DIGESTED_VALUES = 3, 4096
@@ -41,14 +42,14 @@ class SeenLoader:
     pin_memory: bool
     order: str
     drop_last: bool
-    num_drawn: int | None = None
+    num_drawn: int | None
     """Samples that its sampler gives in a pass."""
     num_given: int = 0
     num_passes: int = 0
     num_in_pass: int = 0
     """Batches that the newest pass has given."""
-    num_before: int | None = None
-    """Those of the one before, if that was trained on."""
+    num_usual: int | None = None
+    """Those of one before, which was trained on."""
     num_trained: int = 0
     """Of the passes, those that were trained on."""
     num_batches_trained: int = 0
@@ -107,7 +108,7 @@ class SeenLoader:
     def has_ended_pass(self) -> bool | None:
         """Whether the newest pass gave all of its batches, or as many as the one before; None where nothing
         tells how many there are."""
-        usual = self.num_batches if self.num_before is None else self.num_before
+        usual = self.num_usual or self.num_batches
         return self.has_run_out or (None if usual is None else self.num_in_pass >= usual)
 
     @property
@@ -135,13 +136,10 @@ class SeenLoader:
         return is_same_data and all(getattr(self, way) == getattr(other, way) for way in ways)
 
     def size_of(self, batch: object) -> int:
-        """Samples of the batch that comes next: as many as the sampler draws, the last of a pass those that
-        are left; as its tensors show where no sampler tells."""
+        """Samples of the batch that comes next, by its loader; by its tensors where that does not tell."""
         if (size := self.batch_size) is None:
             return size_of(batch) or 0
-        if self.drop_last:
-            return size
-        if self.num_drawn is None or math.ceil(self.num_drawn / size) != self.num_batches:
+        if self.num_drawn is None:
             return min(size, size_of(batch) or size)
         left = self.num_drawn - self.num_in_pass * size
         return left if 0 < left < size else size
@@ -161,37 +159,6 @@ class SeenLoader:
 
 
 @dataclass(eq=False)
-class SeenModel:
-    """What the script made and calls; the first fields as in its record."""
-
-    name: str
-    num_parameters: int
-    devices: list[str]
-    dtypes: list[str]
-    is_compiled: bool
-    module: Callable[[], nn.Module | None]
-    """While it is there."""
-
-    @classmethod
-    def of(cls, module: nn.Module) -> "SeenModel":
-        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
-        return cls(
-            name=type(module if inner is None else inner).__name__,
-            num_parameters=sum(p.numel() for p in parameters),
-            devices=sorted({p.device.type for p in parameters}),
-            dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
-            is_compiled=inner is not None,
-            module=weakref.ref(module),
-        )
-
-    @property
-    def parameters(self) -> set[int]:
-        """By their identity; empty once it is gone."""
-        module = self.module()
-        return set() if module is None else {id(one) for one in module.parameters()}
-
-
-@dataclass(eq=False)
 class SeenOptimizer:
     """An optimizer whose step was called."""
 
@@ -205,19 +172,11 @@ class SeenOptimizer:
     lowest_lr: float | None = None
     """This and the next: over its updates and groups of parameters."""
     highest_lr: float | None = None
-    is_scheduled: bool = False
-    """Whether a learning rate was another one in a later update."""
-    _lrs: list[float | None] = field(default_factory=list)
-    """Of the last."""
 
     def see_lrs(self, groups: list[dict[str, Any]]) -> None:
         """Those of an update."""
-        lrs = [lr if type(lr := group.get("lr")) is float else _lr(lr) for group in groups]
-        if lrs == self._lrs:
-            return
-        self.is_scheduled |= lrs[: len(self._lrs)] != self._lrs
-        self._lrs = lrs
-        known = [lr for lr in (*lrs, self.lowest_lr, self.highest_lr) if lr is not None]
+        lrs = (self.lowest_lr, self.highest_lr, *(_lr(group.get("lr")) for group in groups))
+        known = [lr for lr in lrs if lr is not None]
         self.lowest_lr, self.highest_lr = min(known, default=None), max(known, default=None)
 
 
@@ -274,12 +233,12 @@ class StepLog:
 
     def __init__(self) -> None:
         self.loaders: list[SeenLoader] = []
-        self.models: list[SeenModel] = []
+        self.models: list[ModelRow] = []
         self.optimizers: list[SeenOptimizer] = []
-        self.num_parameters = self.num_trained = 0
-        """Of these models and of what these optimizers update, and of the latter: each tensor once."""
-        self._counted = WeakIdKeyDictionary()
-        self._trained = WeakIdKeyDictionary()
+        self.num_parameters = 0
+        """Of these models and of what these optimizers update, each tensor once."""
+        self._row_of = WeakIdKeyDictionary()
+        """The model of each of them; None for one that is of none."""
         self.batch_size: int | None = None
         """Samples of the largest batch that was trained on, as its loader says."""
         self.first_dimension: int | None = None
@@ -302,7 +261,6 @@ class StepLog:
         """The place of the first loss since the last update by any optimizer."""
         self._under_way = 0, 0
         """Of the update under way, the first of the losses before it, and their number."""
-        self._of_step: dict[str, tuple[int, int]] = {}
         self._followed: dict[str, tuple[array[int], array[int], array[int]]] = {}
         """By metric: steps, and the first and the number of the losses whose gradients each applied."""
         self._lead: Callable[[], Optimizer | None] = lambda: None
@@ -333,15 +291,27 @@ class StepLog:
             return
         self._called.add(module)
         owner = _owner_of(module)
-        new, own = SeenModel.of(owner), {id(one) for one in owner.parameters()}
-        self.num_parameters += _count(owner.parameters(), self._counted)
-        for one in self.models:
-            if own <= one.parameters:
-                one.is_compiled |= new.is_compiled
-                return
+        parameters, inner = list(owner.parameters()), getattr(owner, "_orig_mod", None)
+        known: Counter[int] = Counter()
+        for one in parameters:
+            known[id(self._row_of.get(one))] += one.numel()
+        if not known[id(None)]:
+            return  # it is a part of one that is known
+        row = ModelRow(
+            name=type(owner if inner is None else inner).__name__,
+            num_parameters=known.total(),
+            devices=sorted({p.device.type for p in parameters}),
+            dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
+            is_compiled=inner is not None,
+        )
         # What was called before the whole is a part of it.
-        parts = [one for one in self.models if one.parameters and one.parameters < own]
-        self.models = [*(one for one in self.models if one not in parts), new]
+        self.models = [one for one in self.models if known[id(one)] < one.num_parameters]
+        self.models.append(row)
+        self._count(parameters, row)
+
+    def _count(self, tensors: Sequence[Tensor], row: ModelRow | None = None) -> None:
+        self.num_parameters += sum(one.numel() for one in tensors if one not in self._row_of)
+        self._row_of.update((one, row) for one in tensors)
 
     def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
         """What is known of an optimizer, which may be new."""
@@ -359,8 +329,7 @@ class StepLog:
             found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
             if not self._runs_again:
                 held = [one for group in optimizer.param_groups for one in group["params"]]
-                self.num_parameters += _count(held, self._counted)
-                self.num_trained += _count((p for p in held if p.requires_grad), self._trained)
+                self._count([one for one in held if one not in self._row_of])
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
@@ -396,7 +365,7 @@ class StepLog:
         """What it gave last is not trained on any more."""
         seen = self.known_loader(loader)
         if seen.num_passes and seen.is_trained_now:
-            seen.num_before = seen.num_in_pass
+            seen.num_usual = seen.num_in_pass
         seen.num_passes += 1
         seen.num_in_pass, seen.has_run_out = 0, False
         seen.ahead.clear()
@@ -443,19 +412,15 @@ class StepLog:
             first, number = self._pending, min(1, len(self.losses) - self._pending)
         self._under_way, self._pending = (0, 0), len(self.losses)
         seen.see_lrs(optimizer.param_groups)
-        if not number:
-            return
-        followed, last = self._followed.get(seen.loss_name, ([-1],)), len(self.samples) - 1
-        if self._lead() not in (None, optimizer) and followed[0][-1] < last:
+        if number:
             # The second of two, as a generator's, comes after the update that ends the step of both.
-            self._follow(seen.loss_name, last, first, number)
-        else:
-            self._of_step[seen.loss_name] = first, number
+            is_second = self._lead() not in (None, optimizer)
+            self._follow(seen.loss_name, first, number, may_be_late=is_second)
 
     def update_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates."""
         self.update_begins()
-        self._of_step[LOSS_NAME] = self._under_way
+        self._follow(LOSS_NAME, *self._under_way)
 
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Whether its updates end steps: those of the first do, or of another once that is gone, or makes
@@ -475,17 +440,16 @@ class StepLog:
         if follows_test and self.loader is None and self.samples:
             # No loader tells where a pass over the data begins: after a test, say.
             self._epoch += 1
-        for name, (first, number) in self._of_step.items():
-            self._follow(name, len(self.samples), first, number)
-        self._of_step = {}
         self.samples.append(self._num_samples)
         self.epochs.append(self._epoch)
 
-    def _follow(self, name: str, *values: int) -> None:
-        """In this step these losses were applied."""
+    def _follow(self, name: str, *losses: int, may_be_late: bool = False) -> None:
+        """Of the step under way, or the last one where that has none, the last that were applied."""
         columns = self._followed.setdefault(name, (array("q"), array("q"), array("q")))
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
+        newest, step = (columns[0] or [-1])[-1], len(self.samples)
+        step -= may_be_late and newest < step - 1
+        for column, value in zip(columns, (step, *losses), strict=True):
+            column[len(column) - (newest == step) :] = array("q", [value])
 
 
 def _owner_of(module: nn.Module) -> nn.Module:
@@ -498,13 +462,6 @@ def _owner_of(module: nn.Module) -> nn.Module:
             module = own
         frame = frame.f_back
     return module
-
-
-def _count(tensors: Iterable[Tensor], known: WeakIdKeyDictionary) -> int:
-    """The numbers in those that are not known yet."""
-    new = [one for one in tensors if one not in known]
-    known.update((one, True) for one in new)
-    return sum(one.numel() for one in new)
 
 
 def size_of(batch: object) -> int | None:

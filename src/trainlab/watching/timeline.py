@@ -61,7 +61,7 @@ class Timeline:
         self.num_evaluation_passes = self.num_inference_passes = 0
         self._passes_pending = 0
         self.is_inference = False
-        """Whether those are no test: the script collects its data by them."""
+        """Whether nothing tells that those are a test: no loader, no `eval`."""
         self.num_calls = self.num_marks = 0
         """Times that a part began or ended; calls that were only counted."""
         self.paused_ns = 0

@@ -78,8 +78,8 @@ class Tracer:
         """Whether a model ran again and again without gradients before anything was trained, on data of no
         loader: such passes collect data to train on, as an agent does, and are no test."""
         self._process, self._looked_s = psutil.Process(), 0.0
-        # Of a process that is watched from its start, all of it.
-        self._times = tuple(os.times()) if start_ns is None else (0.0,) * 5
+        # Of a process that is watched from its start, all of it counts.
+        self.times_before = tuple(os.times()) if start_ns is None else (0.0,) * 5
         self.is_testing = False
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: Callable[[int], None] | None = None
@@ -132,14 +132,6 @@ class Tracer:
             self.see(WHOLE, is_amid_step=True)
         self.hooks.close()
         self.timeline.finish()
-
-    def cpu_s(self) -> tuple[float, float]:
-        """CPU time since the start: of this process, and of those that it has started."""
-        now, before = os.times(), self._times
-        others = sum(now[2:4]) - sum(before[2:4])
-        with suppress(OSError, psutil.Error):  # those that still run have not been added yet
-            others += sum(sum(one.cpu_times()[:4]) for one in self._process.children())
-        return sum(now[:2]) - sum(before[:2]), others
 
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
@@ -246,7 +238,9 @@ class Tracer:
         if is_repeated and may_collect and not self._collects and not self.log.losses:
             self._collects = self.timeline.is_inference = True
             self.is_testing = False
-        is_inference = self._collects and may_collect
+        collects = self._collects and may_collect
+        # Beside a loader whose batches are trained on: a test, or images that are drawn to be looked at.
+        is_inference = collects or (may_collect and self.log.loader is not None)
         self.timeline.forward_begins(
             is_repeated=is_repeated, has_batch=has_batch, is_inference=is_inference
         )
@@ -254,7 +248,7 @@ class Tracer:
             self._without_gradients.clear()
         if not has_gradients:
             self._without_gradients.add(key)
-        if not is_inference and not (has_gradients and module.training):
+        if not collects and not (has_gradients and module.training):
             self.is_testing = True
         self._follow("forward_begins", module, arguments)
 

@@ -1,6 +1,7 @@
 """A training that is watched from its start to its end: its curve as it goes on, and at last its record."""
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,13 +19,7 @@ from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Record, note
-from trainlab.record.script_record import (
-    LoaderRow,
-    ModelRow,
-    OptimizerRow,
-    WatchedRecord,
-    num_at_the_end,
-)
+from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.train.callbacks import Point, Progress
@@ -369,7 +364,7 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
     """Of a process that has ended, but for its record."""
     timeline, log = tracer.timeline, tracer.log
     total_ns = timeline.total_ns
-    own_s, others_s = tracer.cpu_s()
+    used_s = [now - before for now, before in zip(os.times(), tracer.times_before, strict=True)]
     call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
         rank=rank,
@@ -388,7 +383,7 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
-        models=[ModelRow(**_fields(ModelRow, one)) for one in log.models],
+        models=log.models,
         optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
         memory=tracer.memory_bytes,
         num_calls=timeline.num_calls,
@@ -396,8 +391,8 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         num_marks=timeline.num_marks,
         mark_us=mark_us if timeline.num_marks else 0.0,
         instruments_s=timeline.paused_ns / 1e9,
-        cpu_s=own_s,
-        others_cpu_s=others_s,
+        cpu_s=sum(used_s[:2]),
+        others_cpu_s=sum(used_s[2:4]),
     )
 
 
@@ -480,13 +475,11 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
         lrs = {one.highest_lr for one in log.optimizers}
         facts |= {"optimizer": _names(one.name for one in log.optimizers)}
         facts["lr"] = lrs.pop() if len(lrs) == 1 else None
-        facts["lr_is_scheduled"] = any(one.is_scheduled for one in log.optimizers) or None
+        facts["lr_varies"] = any(one.lowest_lr != one.highest_lr for one in log.optimizers) or None
     if log.models:
         facts["model"] = _names(one.name for one in log.models)
         facts["dtype"] = _names(sorted({dtype for one in log.models for dtype in one.dtypes}))
     facts["parameters"] = log.num_parameters or None
-    if 0 < log.num_trained < log.num_parameters:
-        facts["trained_parameters"] = log.num_trained
     if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
