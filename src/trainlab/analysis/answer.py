@@ -272,7 +272,7 @@ class _Writer:
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
-        if curves and all(len(losses) > 1 for losses in curves):
+        if has_epochs and curves and all(len(losses) > 1 for losses in curves):
             first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
             ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:

@@ -172,12 +172,15 @@ class SeenOptimizer:
     lowest_lr: float | None = None
     """This and the next: over its updates and groups of parameters."""
     highest_lr: float | None = None
+    _lrs: list[float | None] = field(default_factory=list)
 
     def see_lrs(self, groups: list[dict[str, Any]]) -> None:
         """Those of an update."""
-        lrs = (self.lowest_lr, self.highest_lr, *(_lr(group.get("lr")) for group in groups))
-        known = [lr for lr in lrs if lr is not None]
-        self.lowest_lr, self.highest_lr = min(known, default=None), max(known, default=None)
+        lrs = [lr if type(lr := group.get("lr")) is float else _lr(lr) for group in groups]
+        if lrs != self._lrs:
+            self._lrs = lrs
+            known = [lr for lr in (*lrs, self.lowest_lr, self.highest_lr) if lr is not None]
+            self.lowest_lr, self.highest_lr = min(known, default=None), max(known, default=None)
 
 
 class Losses:
@@ -236,9 +239,9 @@ class StepLog:
         self.models: list[ModelRow] = []
         self.optimizers: list[SeenOptimizer] = []
         self.num_parameters = 0
-        """Of these models and of what these optimizers update, each tensor once."""
-        self._row_of = WeakIdKeyDictionary()
-        """The model of each of them; None for one that is of none."""
+        """Of the models called before the first update and of what optimizers update, each tensor once."""
+        self._counted, self._row_of = WeakIdKeyDictionary(), WeakIdKeyDictionary()
+        """Those tensors, and the models that tensors are of."""
         self.batch_size: int | None = None
         """Samples of the largest batch that was trained on, as its loader says."""
         self.first_dimension: int | None = None
@@ -307,11 +310,13 @@ class StepLog:
         # What was called before the whole is a part of it.
         self.models = [one for one in self.models if known[id(one)] < one.num_parameters]
         self.models.append(row)
-        self._count(parameters, row)
+        self._row_of.update((one, row) for one in parameters)
+        if not self.optimizers:  # a later one may be a copy, loaded for a last test
+            self._count(parameters)
 
-    def _count(self, tensors: Sequence[Tensor], row: ModelRow | None = None) -> None:
-        self.num_parameters += sum(one.numel() for one in tensors if one not in self._row_of)
-        self._row_of.update((one, row) for one in tensors)
+    def _count(self, tensors: Sequence[Tensor]) -> None:
+        self.num_parameters += sum(one.numel() for one in tensors if one not in self._counted)
+        self._counted.update((one, True) for one in tensors)
 
     def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
         """What is known of an optimizer, which may be new."""
@@ -328,8 +333,7 @@ class StepLog:
                 code = "fused"
             found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
             if not self._runs_again:
-                held = [one for group in optimizer.param_groups for one in group["params"]]
-                self._count([one for one in held if one not in self._row_of])
+                self._count([one for own in optimizer.param_groups for one in own["params"]])
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
@@ -449,7 +453,10 @@ class StepLog:
         newest, step = (columns[0] or [-1])[-1], len(self.samples)
         step -= may_be_late and newest < step - 1
         for column, value in zip(columns, (step, *losses), strict=True):
-            column[len(column) - (newest == step) :] = array("q", [value])
+            if newest == step:
+                column[-1] = value
+            else:
+                column.append(value)
 
 
 def _owner_of(module: nn.Module) -> nn.Module:
