@@ -17,7 +17,7 @@ from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
-from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, grouped
+from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, TrialRecords, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure, ways
@@ -27,7 +27,7 @@ from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
-from trainlab.spec import Cell
+from trainlab.spec import Cell, TrainSpec
 from trainlab.spec.study import without_part
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
@@ -276,25 +276,8 @@ class _Writer:
         of_cell = [*self.evidence.learned.get(cell.id, {}).values()]
         if not values and not any(one.trial.state == "done" for one in of_cell):
             return
-        # A script has epochs where a loader gives them.
-        has_epochs = self.evidence.study.script is None or all(
-            "passes" in one.trial.resolved for one in of_cell
-        )
-        num_updates = max((one.trial.steps_done for one in of_cell), default=0)
-        num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
-        is_one_pass = metric.startswith("train/") and any(one.is_one_pass() for one in of_cell)
-        if settings.keep_best:
-            when = words("answer_best_epoch")
-        elif settings.max_steps is not None:
-            when = words("answer_after_updates", number=settings.max_steps)
-        elif has_epochs:
-            # Not always what was asked: training may stop early.
-            epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
-            when = words("answer_after", epochs=epochs)
-        elif is_one_pass:
-            when = words("answer_over_updates", number=num_at_the_end(num_updates))
-        else:
-            when = words("answer_after_updates", number=num_updates)
+        has_epochs = all(one.has_epochs() for one in of_cell)
+        when = self.ended_after(settings, of_cell, has_epochs=has_epochs)
         if values:
             yield self.say(
                 "answer_value" if len(values) == 1 else "answer_values",
@@ -316,11 +299,32 @@ class _Writer:
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
-        if curves and all(len(losses) > 1 for losses in curves):
+        if has_epochs and curves and all(len(losses) > 1 for losses in curves):
             first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
             ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:
                 yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
+
+    def ended_after(
+        self, settings: TrainSpec, of_cell: Sequence[TrialRecords], *, has_epochs: bool
+    ) -> str:
+        """`after 5 epochs`, or so many updates."""
+        words, passes = self.words, [one.trial.resolved.get("passes") for one in of_cell]
+        num_updates = max((one.trial.steps_done for one in of_cell), default=0)
+        num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
+        if settings.keep_best:
+            return words("answer_best_epoch")
+        if settings.max_steps is None and has_epochs:
+            # Not always what was asked: training may stop early.
+            epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
+            return words("answer_after", epochs=epochs)
+        when = words("answer_after_updates", number=settings.max_steps or num_updates)
+        if self.metric.startswith("train/") and any(one.is_one_pass() for one in of_cell):
+            when = words("answer_over_updates", number=num_at_the_end(num_updates))
+        if all(passes) and not num_epochs:
+            part = words("part_of_pass", number=f"{max(one or 0 for one in passes):g}")
+            return words("answer_of_pass", when=when, part=part)
+        return when
 
     def failures(self) -> Iterator[Statement]:
         """Settings some of whose runs diverged, those with the largest share of them first; then metrics

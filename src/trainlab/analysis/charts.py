@@ -297,7 +297,7 @@ OUTSIDE = "outside"
 """The part of a step that no operator accounts for."""
 PHASES = (
     *("data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer", "other"),
-    "prepare",
+    *("prepare", "inference"),
 )
 MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
 """In the order of their colours."""

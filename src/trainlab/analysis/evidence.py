@@ -80,11 +80,17 @@ class TrialRecords:
         times_s = [float(line["train_s"]) for line in self.epochs]
         return statistics.median(times_s) if times_s else None
 
+    def has_epochs(self) -> bool:
+        """Of a script only where a loader gives them."""
+        return self.watched is None or bool(
+            self.trial.resolved.get("passes") and self.trial.epochs_done
+        )
+
     def is_one_pass(self) -> bool:
-        """Of a script: whether nothing told what a pass over its data is, so that all it did counts as one;
-        its final values of training are means over the last updates."""
-        is_untold = self.watched is not None and "passes" not in self.trial.resolved
-        return is_untold and self.trial.epochs_done <= 1
+        """Of a script: whether nothing told what a pass over its data is, so that all it did counts as one,
+        or it did not finish one; its final values of training are means over the last updates."""
+        num_told = 1 if "passes" not in self.trial.resolved else 0
+        return self.watched is not None and self.trial.epochs_done <= num_told
 
     def value(self, metric: str) -> float:
         """A metric of the last epoch; NaN where it was not finite, or the trial diverged or failed."""
@@ -416,7 +422,9 @@ CALLED = {
     "device": ("device", "accel", "cuda", "cpu", "gpu"),
     "drop_last": ("drop",),
     "dtype": ("type", "precision", "amp", "half"),
+    "first_dimension": ("batch",),
     "lr": ("lr", "rate"),
+    "lr_varies": ("lr", "rate", "sched", "warm"),
     "model": ("model", "arch", "net"),
     "optimizer": ("opt",),
     "order": ("shuffle", "order", "sampler"),

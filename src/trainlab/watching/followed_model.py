@@ -246,12 +246,14 @@ class FollowedModel:
         num_bytes = sum(one.numel() * one.element_size() for one in tensors)
         if is_large := num_bytes > MOST_BYTES:
             view.note("network_too_large", mib=num_bytes // 2**20)
-        with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
+        with seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
-                Network().record(view)
+                with self._tracer.unseen():
+                    Network().record(view)
             if self._has_board:
-                self._board = script_board(self._tracer.log, shows_graph=not is_large)
-                self._board.trial_begins(view)
+                with self._tracer.unseen():
+                    self._board = script_board(self._tracer.log, shows_graph=not is_large)
+                    self._board.trial_begins(view)
         self._inputs = None
 
     def _probe_logged(self, record: ProbeRecord) -> None:
@@ -318,7 +320,7 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
         def _hyper_parameters(self) -> dict[str, Any]:
             trial, found = self._view.trial, dict[str, Any]()
             if seen.optimizers:
-                found = {"optimizer": seen.optimizers[0].name, "lr": seen.optimizers[0].lr}
+                found = {"optimizer": seen.optimizers[0].name, "lr": seen.optimizers[0].highest_lr}
             found |= {"batch_size": seen.batch_size, "device": str(self._view.device)}
             found |= {"seed": trial.seed, "script": trial.workload}
             return found | {short_name(name): level for name, level in trial.levels.items()}

@@ -151,11 +151,11 @@ class StatementSampler:
         part_name = WRITING_IN.get(part, PARTS[part]) if is_writing else PARTS[part]
         return part_name, tuple(reversed(lines))
 
-    def _settled(self, is_evaluation: bool) -> None:
-        """What was seen since was training, or was not."""
+    def _settled(self, evaluated: frozenset[str] | None) -> None:
+        """What was seen since was training, but for these parts; None: all was evaluation."""
         samples, self._pending = self._pending, []
         for part, lines in samples:
-            name = "evaluation" if is_evaluation else part
+            name = "evaluation" if evaluated is None or part in evaluated else part
             self.samples[name] += 1
             for depth, line in enumerate(dict.fromkeys(lines)):
                 self._counts.setdefault(line, Counter())[name] += 1
