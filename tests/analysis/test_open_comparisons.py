@@ -120,7 +120,9 @@ def test_a_test_loss_that_is_not_finite_is_told_as_such_and_its_trial_has_traine
         said = [one.text for one in answer(run, findings(run), EN).sentences]
         assert "Test loss was not finite in 3 of 3 runs." in said
         assert learn_table(run, EN).rows[0].entries[1].text == "3"
-        assert "0.2500" in [entry.text for entry in learn_table(run, EN).rows[0].entries]
+        assert "0.2500 [0.2500, 0.2500]" in [
+            one.text for one in learn_table(run, EN).rows[0].entries
+        ]
 
 
 def test_the_table_says_how_trials_ended_where_none_ended_well(tmp_path: Path) -> None:
