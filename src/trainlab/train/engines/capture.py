@@ -120,7 +120,10 @@ def _kept_outside(parts: Sequence[Any]) -> Iterator[None]:
 
 
 def check_model(model: nn.Module) -> None:
-    """Raises for hooks that would not run, tensors that share memory, and numbers of another kind."""
+    """Raises for hooks that would not run, tensors that share memory, numbers of another kind, and what is
+    scripted: torch gives no hold on the parameters of its modules."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise Unsuited("not_capturable", reason="it is scripted")
     for name, parameter in model.named_parameters():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise Unsuited("not_hooked", what=name)
