@@ -9,7 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from trainlab.analysis.measurement import MODES, Measurement, process_steps_ms, summarise
+from trainlab.analysis.measurement import (
+    FEWEST_PROCESSES,
+    MODES,
+    Measurement,
+    Noise,
+    process_noise,
+    process_steps_ms,
+    summarise,
+)
 from trainlab.errors import RecordError
 from trainlab.record import cost_record as costs
 from trainlab.record.learning_record import ConfusionRecord, FiredRecord, ProbeRecord
@@ -370,8 +378,15 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
     measured = grouped(
         done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of, o.trial.again)
     )
-    for group in measured.values():
-        timed = {one.trial.id: one.cost for one in group if one.cost is not None}
+    timed_of = [{o.trial.id: o.cost for o in group if o.cost} for group in measured.values()]
+    # Settings of which the same benches have measured a mode share their noise.
+    together = grouped(timed_of, lambda timed: tuple((c.mode, c.bench) for c in timed.values()))
+    noise: dict[str, Noise] = {}
+    for cells in together.values():
+        if len(cells[0]) >= FEWEST_PROCESSES:
+            found = process_noise([[steps_ms[trial] for trial in timed] for timed in cells])
+            noise |= zip((min(timed) for timed in cells), found, strict=True)
+    for group, timed in zip(measured.values(), timed_of, strict=True):
         if not timed:
             continue
         watched = {one.trial.watch: one for one in group}
@@ -382,7 +397,7 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
             processes=tuple(timed),
             costs=tuple(timed.values()),
             process_ms=process_ms,
-            summary=summarise([*timed.values()], process_ms),
+            summary=summarise([*timed.values()], process_ms, noise.get(min(timed))),
             operators=watched.get("operators", group[0]).operators,
             layers=layers.layers,
             memory=layers.memory,

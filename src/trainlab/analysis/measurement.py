@@ -33,6 +33,8 @@ STOLEN_LIMIT_CORES = 0.1
 """Beyond these, drift within a process and what else ran are given as the reason."""
 
 Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
+Noise = tuple[float, float]
+"""The variance of the log of a time between processes, and its degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +168,12 @@ def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
     return steps_ms
 
 
-def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> CostSummary:
+def summarise(
+    records: Sequence[CostRecord], process_ms: Sequence[float], noise: Noise | None = None
+) -> CostSummary:
     """One sample per process, its step as its bench gives it; intervals are over processes."""
     first, ordered = records[0], [sorted(record.step_ms) for record in records]
-    step = repeat_interval(process_ms)
+    step = repeat_interval(process_ms, noise)
     per_sample = step.times(1e3 / first.batch_size)
     epochs_s = [epoch_s_of(r, ms) for r, ms in zip(records, process_ms, strict=True)]
     low, high = (None if end is None else 1e6 / end for end in (per_sample.high, per_sample.low))
@@ -203,16 +207,29 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
     )
 
 
-def repeat_interval(samples: Sequence[float]) -> Estimate:
+def process_noise(samples: Sequence[Sequence[float]]) -> list[Noise]:
+    """Of each setting that the same benches measured: at least what they have on average, since three
+    processes may agree by luck; its freedom is Satterthwaite's, with what a bench does to all alike."""
+    logs = np.log(np.array(samples))
+    count, freedom = len(logs), logs.shape[1] - 1.0
+    apart = logs - logs.mean(axis=1, keepdims=True)
+    of_bench = apart.mean(axis=0)
+    shared = float((of_bench**2).sum()) / freedom
+    rest = float(((apart - of_bench) ** 2).sum()) / freedom / count
+    squares = shared**2 + rest**2 / max(count - 1, 1)
+    pooled = shared + rest, freedom * ((shared + rest) ** 2 / squares if squares else 1.0)
+    return [max(pooled, (float((one**2).sum()) / freedom, freedom)) for one in apart]
+
+
+def repeat_interval(samples: Sequence[float], noise: Noise | None = None) -> Estimate:
     """Geometric mean, and where the mean of as many fresh samples would fall in 95% of cases; without
-    that below FEWEST_PROCESSES."""
-    logs = [math.log(sample) for sample in samples]
-    middle, count = statistics.fmean(logs), len(logs)
+    that below FEWEST_PROCESSES. `noise`: as pooled with other settings."""
+    middle, count = statistics.fmean(map(math.log, samples)), len(samples)
     if count < FEWEST_PROCESSES:
         return Estimate(math.exp(middle))
+    variance, freedom = noise or process_noise([samples])[0]
     # The error of this mean, and that of the next.
-    error = statistics.stdev(logs) * math.sqrt(2 / count)
-    half_width = float(special.stdtrit(count - 1, 0.975)) * error
+    half_width = float(special.stdtrit(freedom, 0.975)) * math.sqrt(2 * variance / count)
     return Estimate(*(math.exp(log) for log in (middle, middle - half_width, middle + half_width)))
 
 
