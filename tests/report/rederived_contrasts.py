@@ -37,13 +37,15 @@ def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any
     """Value, error, degrees of freedom and seeds of one contrast."""
     n, value, own = spread(table, row)
     freedom = max(1, n - 1)
+    # What rounding leaves of equal differences is no variance.
+    own = np.where(np.asarray(own) < 1e-24, 0.0, own)
     scale = sum(w**2 for w in row.values())
     part = {cell: row.get(cell, 0.0) ** 2 / scale for cell in table}
     alone = {cell: spread(table, {cell: 1.0})[2] for cell in table if part[cell]}
     apart = sum(part[cell] * variance for cell, variance in alone.items())
     squares = sum((part[cell] * variance) ** 2 for cell, variance in alone.items())
     # Variances that tell of the noise elsewhere, and how much each may count.
-    elsewhere = [(apart, freedom * (apart**2 / squares - 1))]
+    elsewhere = [(apart, freedom * (apart**2 / np.maximum(squares, 1e-300) - 1))]
     for cell in table:
         beside = [spread(table, {cell: 1.0, other: -1.0}) for other in table if other != cell]
         usable = sorted_arrays([variance for count, _, variance in beside if count >= 2])
@@ -56,8 +58,10 @@ def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any
     full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.3, 0.1))
     total, borrowed = freedom * own, 0.0
     for variance, most in elsewhere:
-        away = np.abs(np.log(variance / own))
-        counts = most * np.clip((none - away) / (none - full), 0, 1)
+        with np.errstate(all="ignore"):
+            away = np.abs(np.log(np.divide(variance, own)))
+        agrees = np.clip((none - away) / (none - full), 0, 1)
+        counts = most * np.where(own == 0, min(1, 0.5**freedom / 0.3), agrees)
         total, borrowed = total + counts * variance, borrowed + counts
     variance = np.maximum(own, total / (freedom + borrowed))
     variance = np.maximum(variance, (resolution / 2) ** 2)
