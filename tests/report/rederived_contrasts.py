@@ -55,13 +55,13 @@ def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any
             quantile = (place + 0.7) / (len(usable) + 0.4)
             usual = stats.chi2.ppf(quantile, its_freedom) / its_freedom
             elsewhere.append((usable[place] / usual, (1 - 2 * part[cell]) * its_freedom))
-    full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.3, 0.1))
+    full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.25, 0.18))
     total, borrowed = freedom * own, 0.0
     for variance, most in elsewhere:
         with np.errstate(all="ignore"):
             away = np.abs(np.log(np.divide(variance, own)))
         agrees = np.clip((none - away) / (none - full), 0, 1)
-        counts = most * np.where(own == 0, min(1, 0.5**freedom / 0.3), agrees)
+        counts = most * np.where(own == 0, min(1, 0.5**freedom / 0.25), agrees)
         total, borrowed = total + counts * variance, borrowed + counts
     variance = np.maximum(own, total / (freedom + borrowed))
     variance = np.maximum(variance, (resolution / 2) ** 2)
