@@ -73,5 +73,6 @@ workload = Workload(
     update=update,
     evaluate=evaluate,
     optimizer=optimizers,
+    objective="off_circle:min",
     defaults={"epochs": 20, "batch_size": 50, "lr": 0.001},
 )

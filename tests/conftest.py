@@ -51,7 +51,8 @@ def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _own_cache(
     request: pytest.FixtureRequest, cache_of_tests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The full data sets lie in the user's own.
+    monkeypatch.setenv("XDG_STATE_HOME", str(cache_of_tests / "state"))
+    # The full data sets lie in the user's own cache.
     if request.node.get_closest_marker("full") is None:
         monkeypatch.setenv("TRAINLAB_CACHE", str(cache_of_tests))
 

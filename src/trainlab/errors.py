@@ -54,6 +54,10 @@ def reason_in(error: BaseException) -> str:
 class TrainlabError(Exception):
     """Base of all errors that are shown to the user as one line."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class SpecError(TrainlabError):
     """What was asked for breaks a rule; carries every problem, each after its file or flag if given."""

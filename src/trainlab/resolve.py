@@ -13,7 +13,7 @@ from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
-from trainlab.spec.study import StudyBase
+from trainlab.spec.study import StudyBase, objective_of, without_part
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
@@ -65,6 +65,7 @@ def resolve(
     values = {
         **question.model_dump(include=set(StudyBase.model_fields)),
         "name": question.name or facts.name,
+        "objective": question.objective or facts.objective,
         "settings": cells[0].settings,
         "cells": varied,
         "same_as_base": same_as_base,
@@ -75,6 +76,8 @@ def resolve(
         study = checked(Study, values)
     except SpecError as error:
         problems += error.problems
+    else:
+        problems += _objective_problems(study, facts)
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
     if study.looks and not varied:
@@ -143,6 +146,22 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
             elif metric not in known:
                 has = f"it has {', '.join(known)}{did_you_mean(metric, known)}"
                 yield f"{field}.{metric}: {facts.name} has no such metric; {has}"
+
+
+def _objective_problems(study: Study, facts: WorkloadFacts) -> Iterator[str]:
+    """An objective that will never be recorded, or that no two settings can be compared by; targets that
+    are bare numbers, where nothing says from which side they are reached."""
+    own, name = ("loss", *facts.metrics), objective_of(study.objective or "loss")[0]
+    bare = without_part(name)
+    if not facts.logs_more and not f"{bare}_".startswith(tuple(f"{one}_" for one in own)):
+        has = f"it has {', '.join(own)}{did_you_mean(bare, own)}"
+        yield f"objective.{name}: {facts.name} has no such metric; {has}"
+    if study.objective and bare == "loss" and any(f.startswith("loss.") for f in study.factors):
+        yield f"objective: got {name!r}, which is another loss in each setting; name another metric"
+    for metric, written in study.targets.items():
+        if not isinstance(written, str) and study.is_better_lower(metric) is None:
+            remedy = f'write ">= {written:g}" or "<= {written:g}", or give an objective with :min or :max'
+            yield f"targets.{metric}: got {written:g}, but nothing says which way is better; {remedy}"
 
 
 def _repetition_problems(question: Question) -> Iterator[str]:

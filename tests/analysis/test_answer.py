@@ -12,13 +12,16 @@ from trainlab.analysis.answer import Answer, answer, busy_s
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
+from trainlab.analysis.probes import ACCUMULATION
 from trainlab.analysis.scaling import PARALLEL
 from trainlab.plan import Trial
+from trainlab.record.cost_record import ColdStep
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import CostSpec, Study
 from trainlab.stats.means import Interval
 from trainlab.words import Words
+from trainlab.words.numbers import times
 
 
 def answer_of(folder: RunFolder, lang: str = "en") -> Answer:
@@ -151,7 +154,7 @@ def test_each_factor_of_several_has_its_sentence_the_largest_first(tmp_path: Pat
 def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
     found = answered(tmp_path / "a", made_study(seeds=1), final=lambda t: {"test/accuracy": 0.9})
     assert texts(found) == [
-        "Test accuracy is 90.0% after 2 epochs (one seed).",
+        "Test accuracy is 90.0% after 2 epochs (one run).",
         "Training and testing took 2.00 s on the CPU, of which an epoch of training took 0.750 s.",
     ]
     study = made_study(learn=False, cost=CostSpec(processes=3))
@@ -201,10 +204,91 @@ def test_reasons_are_given_only_where_the_records_bear_them_out(tmp_path: Path) 
     (why,) = (one for one in reasons if one.startswith("A larger batch is cheaper"))
     assert "(optimizer)" in why
     # By hand: (0.5 - 0.5 / 64) of (1 - 10.5 / 64) ms.
-    assert why.endswith("that is 59% of what is saved per sample.")
+    assert why.endswith("Saved per sample: optimizer 59%, backward 25% and forward 16%.")
     assert any("The optimizer weighs so much" in one for one in reasons)
     grows = answered(tmp_path / "b", study, **times, phases_ms=phases(20.0))
     assert not any("optimizer" in one.text for one in grows.reasons)
+
+
+def test_training_without_resets_fails_only_where_it_learns_less(tmp_path: Path) -> None:
+    study = made_study(vary={"zero_grad": (False,)}, design="one-at-a-time", seeds=5)
+    cells = ("zero_grad=false",)
+    grown = ACCUMULATION(subject="fc", cells=cells, n=5, times=40.0, probe="*:grad:norm")
+    for level, fails in ((0.2, True), (0.95, False)):
+        by_cell = {"base": 0.9, "zero_grad=false": level}
+        of_seeds = accuracy(lambda t, by_cell=by_cell: by_cell[t.cell] + 0.001 * (t.seed % 3))
+        run = evidence(tmp_path / str(level), study, **of_seeds)
+        (effect,) = of_kind("no_reset", run)
+        assert effect.verdict == "different"
+        reasons = answer(run, (*findings(run), grown), Words("en")).reasons
+        assert any("Training without resets fails" in one.text for one in reasons) == fails
+
+
+def test_reasons_are_of_the_device_that_the_headline_is_about_and_name_it(tmp_path: Path) -> None:
+    vary = {"device": ("cpu", "cuda:0"), "batch_size": (1, 64)}
+    study = made_study(vary=vary, learn=False, cost=CostSpec(processes=4))
+    times = {("cpu", 1): 1.0, ("cpu", 64): 40.0, ("cuda:0", 1): 2.0, ("cuda:0", 64): 3.2}
+    shares = {"forward": 0.25, "optimizer": 0.75}
+
+    def step_ms(trial: Trial, process: int) -> float:
+        own = times[str(trial.settings.device), trial.settings.batch_size]
+        return own * (1 + 0.001 * ((process * 7) % 3))
+
+    found = answered(tmp_path, study, step_ms=step_ms, phases_ms=lambda trial: shares)
+    assert any("(at device=cuda:0)" in text for text in texts(found) if "trains 40 times" in text)
+    reasons = [one.text for one in found.reasons]
+    assert reasons[0].startswith(
+        "A larger batch is cheaper on the GPU because batch 64 takes only about 1.6 times "
+    )
+    assert "at a small batch on the GPU because" in reasons[1]
+
+
+def test_a_headline_that_is_not_known_well_is_a_range_with_its_reason(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 64)}, learn=False, cost=CostSpec(processes=4))
+    noise = (1.0, 1.5, 0.7, 1.2)
+
+    def step_ms(trial: Trial, process: int) -> float:
+        return 10.0 * noise[process - 1] if trial.settings.batch_size == 64 else 1.0
+
+    ratio, *_ = of_kind("cost", evidence(tmp_path / "a", study, step_ms=step_ms))
+    assert ratio.interval is not None
+    low, high = times(1 / ratio.interval.high), times(1 / ratio.interval.low)
+    first, *_ = texts(answered(tmp_path / "b", study, step_ms=step_ms))
+    assert first == (
+        f"Batch 64 trains {low} to {high} times as fast per sample as batch 1. Only a range is known, "
+        "since processes differ by 114%: quiet the machine, or measure more of them."
+    )
+
+
+def test_the_slow_first_step_is_put_down_to_what_was_counted_in_its_slowest_phase(
+    tmp_path: Path,
+) -> None:
+    folder = evidence(tmp_path, made_study(learn=False, cost=CostSpec(processes=3))).folder
+
+    def step(zero_grad: float, modules: int, pages: int) -> ColdStep:
+        of_phases = {
+            "zero_grad": {"modules_imported": modules, "page_faults": 3},
+            "forward": {"modules_imported": 0, "page_faults": pages},
+        }
+        counts = {"page_faults": pages + 3, "modules_imported": modules}
+        counts |= dict.fromkeys(("libraries_loaded", "device_allocations"))
+        return ColdStep(
+            phases_ms={"zero_grad": zero_grad, "forward": zero_grad / 2},
+            in_phases=of_phases,
+            **counts,
+        )
+
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        if home.cost.exists():
+            told = {"cold": [step(14.0, 1, 4000)], "settled": [step(2.0, 0, 0)]}
+            home.cost.write(home.cost.read().model_copy(update=told))
+    (why,) = (one.text for one in answer_of(folder).reasons)
+    assert (
+        "Of the 18.0 ms more, 12.0 ms are zero_grad, the largest part, during which a Python module "
+        "was imported." in why
+    )
+    assert "page faults" not in why
 
 
 def test_in_chinese_no_gap_stands_between_two_characters() -> None:

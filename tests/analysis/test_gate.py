@@ -134,7 +134,7 @@ def test_seeds_that_diverged_in_the_run_alone_never_pass(tmp_path: Path) -> None
     old = gather(Fabricated().write(tmp_path / "old", study))
     found = gate_of(gather(made.write(tmp_path / "new", study)), old, worse={"test/accuracy": 0.01})
     assert found.exit_code == 3
-    assert "diverged in one run" in found.sentences()[0]
+    assert "no finite value in one run" in found.sentences()[0]
 
 
 def test_one_process_cannot_tell_and_how_many_could_is_said(tmp_path: Path) -> None:

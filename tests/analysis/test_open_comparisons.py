@@ -8,6 +8,7 @@ from analysed import EN, ends, evidence, of_kind
 
 from command import Verb
 from fabricate import made_study
+from trainlab.analysis.answer import answer
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.factors import open_comparisons
 from trainlab.analysis.finding import Finding
@@ -40,7 +41,7 @@ def effect_on(cell: str, run: Evidence) -> Finding:
 
 def test_what_is_not_decided_says_why(tmp_path: Path) -> None:
     for gone, cause, told in (
-        ("diverged", "diverged", "seeds diverged"),
+        ("diverged", "diverged", "seeds without a finite value"),
         ("failed", "failed", "trials failed"),
         ("interrupted", "failed", "trials failed"),
         ("done", "noise", "the noise allows for more than one answer in 3"),
@@ -88,7 +89,7 @@ def test_divergence_that_withholds_equivalence_is_named(tmp_path: Path) -> None:
     assert effect.numbers["seeds_needed"] is None
     text = effect.sentence(EN)
     assert "would settle it" not in text
-    assert "not called equivalent: one diverges more often" in text
+    assert "not called equivalent: one has no finite value more often" in text
     assert "[95% CI" in text
     assert "不能称为等同" in effect.sentence(ZH)
     assert effect_on("lr=0.2", run).verdict == "equivalent"
@@ -103,17 +104,25 @@ def test_identical_but_for_divergence_is_not_called_identical(tmp_path: Path) ->
     assert "identical in the 2 seeds that trained in both" in effect.sentence(EN)
 
 
-def test_a_median_is_over_the_trials_that_have_a_step(tmp_path: Path) -> None:
-    run = run_of(tmp_path, "diverged", after=1).folder
-    for trial in run.trials():
-        if trial.state == "diverged" and trial.seed > 4:
-            run.trial(trial.id).write(trial.model_copy(update={"diverged_at_step": None}))
-    (diverged,) = of_kind("diverged", gather(run))
-    assert (diverged.num_diverged, diverged.num_in_test) == (5, 2)
-    assert diverged.sentence(EN) == (
-        "lr=0.3: 5 of 6 trials diverged, 3 of them while training, at update 7 (median), "
-        "2 only in the loss on the test set."
-    )
+def test_a_test_loss_that_is_not_finite_is_told_as_such_and_its_trial_has_trained(
+    tmp_path: Path,
+) -> None:
+    study, final = made_study(), {"train/loss": 0.25, "test/loss": None}
+    run = evidence(tmp_path, study, final=lambda t: final)
+    for before in (None, "diverged"):  # as earlier versions called it
+        for trial in run.trials if before else ():
+            gone = {"state": before, "diverged_at_step": None}
+            run.folder.trial(trial.id).write(trial.model_copy(update=gone))
+        run = gather(run.folder)
+        assert not of_kind("diverged", run)
+        (found,) = of_kind("not_finite", run)
+        assert found.sentence(EN) == "base: test loss was not finite in 3 of 3 trials."
+        said = [one.text for one in answer(run, findings(run), EN).sentences]
+        assert "Test loss was not finite in 3 of 3 runs." in said
+        assert learn_table(run, EN).rows[0].entries[1].text == "3"
+        assert "0.2500 [0.2500, 0.2500]" in [
+            one.text for one in learn_table(run, EN).rows[0].entries
+        ]
 
 
 def test_the_table_says_how_trials_ended_where_none_ended_well(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from trainlab.analysis.operators import (
     ranked,
 )
 from trainlab.analysis.scaling import batch_series
+from trainlab.plan import Trial
 from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.spec import CostSpec
 from trainlab.words import Words
@@ -125,6 +126,33 @@ def test_growth_is_of_what_the_model_called_where_inner_calls_differ(found: Find
     # Nothing is compared where all calls differ.
     by_kind = found(lambda size: [row("aten::addmm", 90.0, size, outermost_calls=size)])
     assert "operator_growth" not in by_kind
+
+
+def test_a_profile_that_its_phases_contradict_says_so_and_makes_no_finding(tmp_path: Path) -> None:
+    """The optimizer takes 0.25 of 1 ms; at batch 16 its operators add up to three times that."""
+    study = made_study(vary={"batch_size": (1, 16)}, learn=False, cost=CostSpec())
+
+    def rows(trial: Trial) -> list[OperatorRow]:
+        us = 750.0 if trial.settings.batch_size == 16 else 250.0
+        inner = [row("aten::detach", 2.0), row("detach", 1.0)]
+        return [row("aten::addcmul_", us, 8, phase="optimizer"), *inner]
+
+    made = Fabricated(rows=rows, step_ms=lambda trial, process: 1.0)
+    folder = made.write(tmp_path / "run", study)
+    for trial in folder.trials():
+        home = folder.trial(trial.id)
+        if home.operators.exists():
+            steps = {"bare_ms": [1.0] * 4, "profiled_ms": [1.0, 1.1, 9.0, 1.2]}
+            home.operators.write(home.operators.read().model_copy(update=steps))
+    run = gather(folder)
+    agrees, apart = (operator_table(one, EN) for one in run.measured_in("train"))
+    assert "of optimizer add up to 0.750 ms, while that phase takes 0.250 ms" in apart.note
+    assert "add up" not in agrees.note
+    assert "1 of 4 profiled steps took far longer" in agrees.note
+    assert not [*operator_findings(batch_series(run, "train")[0])]
+    # Two operators whose names differ by torch's prefix alone.
+    names = [line.entries[0].text for line in agrees.rows]
+    assert names == ["addcmul_", "aten::detach", "detach"]
 
 
 def test_on_a_gpu_shares_are_of_its_kernels(found: Find, tmp_path: Path) -> None:

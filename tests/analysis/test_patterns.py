@@ -43,7 +43,9 @@ def test_a_cell_that_diverges_is_left_out(tmp_path: Path) -> None:
     best, _ = best_of(tmp_path, **final, **ends("lr=0.2", "diverged", after=2))
     assert best.cells[0] != "lr=0.2"
     assert best.num_diverging == 1
-    assert best.sentence(EN).endswith("Left out, since seeds diverged or none ended: 1.")
+    assert best.sentence(EN).endswith(
+        "Left out, since seeds have no finite value or none ended: 1."
+    )
 
 
 def test_the_same_everywhere_is_told_as_such_by_every_kind(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import findings
-from trainlab.analysis.results import epoch_table, tidy_table, trial_table, write_results
+from trainlab.analysis.results import epoch_table, results_table, trial_table, write_results
 from trainlab.lab import Run
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import CostSpec
@@ -23,25 +23,22 @@ def folder(tmp_path: Path) -> RunFolder:
     return made.write(tmp_path / "r", study)
 
 
-def test_a_tidy_row_per_trial_and_metric_has_its_unit(folder: RunFolder) -> None:
-    table = tidy_table(gather(folder))
-    trained = {"train/loss": (0.3, ""), "test/loss": (0.4, ""), "test/accuracy": (0.9, "")}
-    trained |= {"total_s": (2.0, "s"), "train_s_per_epoch": (0.75, "s")}
-    timed = {"step_ms": (2.0, "ms"), "sample_us": (31.25, "us"), "epoch_s": (0.03, "s")}
-    timed |= {"samples_per_s": (32000.0, "1/s")}
+def test_a_row_per_trial_has_its_metrics_costs_and_settings_with_units(folder: RunFolder) -> None:
+    table = results_table(gather(folder)).set_index("trial")
+    trained = {"train/loss": 0.3, "test/loss": 0.4, "test/accuracy [share]": 0.9}
+    trained |= {"total_s": 2.0, "train_s_per_epoch": 0.75}
+    timed = {"step_ms": 2.0, "sample_us": 31.25, "epoch_s": 0.03, "samples_per_s": 32000.0}
+    measured = [*trained, *timed, "peak_mib"]
     for trial, values in (
         ("learn-lr=0.1-seed1", trained),
         ("cost-train-lr=0.1-process1", timed),
-        ("cost-train-lr=0.1-layers", {"peak_mib": (64.0, "MiB")}),
+        ("cost-train-lr=0.1-layers", {"peak_mib": 64.0}),
     ):
-        own = table[table.trial == trial].set_index("metric")
-        assert {name: (row.value, row.unit) for name, row in own.iterrows()} == values
-        assert set(own["lr"]) == {"0.1"}
+        assert table.loc[trial, measured].dropna().to_dict() == values
+        assert table.loc[trial, ["lr", "batch_size [samples]"]].to_list() == [0.1, 64]
     # A trial that did not end well is seen and has no values.
-    gone = table[table.trial == "learn-lr=0.01-seed2"]
-    assert set(gone.state) == {"diverged"}
-    assert set(gone.metric) == {"train/loss", "test/loss", "test/accuracy"}
-    assert gone.value.isna().all()
+    assert table.loc["learn-lr=0.01-seed2", "state"] == "diverged"
+    assert table.loc["learn-lr=0.01-seed2", measured].isna().all()
     wide = trial_table(gather(folder)).set_index("trial")
     assert len(wide) == len(folder.study().trials)
     assert wide.loc["cost-train-lr=0.01-process1", "state"] == "pending"
@@ -54,9 +51,9 @@ def test_a_cell_measured_twice_and_trained_weights_have_their_own_rows(tmp_path:
     def step_ms(trial: object, process: int) -> float:
         return process + 10 * trial.again + 100 * bool(trial.weights_of)  # type: ignore[attr-defined]
 
-    table = tidy_table(gather(Fabricated(step_ms=step_ms).write(tmp_path / "r", study)))
-    steps = table[(table.metric == "step_ms") & (table.cell == "lr=0.1")]
-    grouped = steps.groupby(["again", "weights"])["value"].apply(sorted)
+    table = trial_table(gather(Fabricated(step_ms=step_ms).write(tmp_path / "r", study)))
+    steps = table[table["step_ms"].notna() & (table.cell == "lr=0.1")]
+    grouped = steps.groupby(["again", "weights"])["step_ms"].apply(sorted)
     assert {key: list(values) for key, values in grouped.items()} == {
         (False, "untrained"): pytest.approx([1, 2, 3]),
         (False, "trained"): pytest.approx([101, 102, 103]),
@@ -72,10 +69,14 @@ def test_files_hold_the_tables_and_equal_records_give_equal_bytes(folder: RunFol
         return [file.read_bytes() for file in files]
 
     assert written() == written()
-    table = tidy_table(gather(folder))
+    table = results_table(gather(folder))
     for read in (pd.read_csv(folder.results_csv), pd.read_parquet(folder.results_parquet)):
         assert list(read.columns) == list(table.columns)
-        assert read["value"].equals(table["value"])
+        losses = (one["test/loss"].to_numpy(float, na_value=0.0).tolist() for one in (read, table))
+        assert next(losses) == next(losses)
+    # One shape, wherever it is written.
+    exported, *_ = Run(folder.path).export("csv").paths
+    assert exported.read_bytes() == folder.results_csv.read_bytes()
     epochs = epoch_table(gather(folder))
     assert len(pd.read_csv(folder.epochs_csv)) == len(epochs) == 4 * 2
     assert list(epochs["epoch"][:2]) == [1, 2]
@@ -105,11 +106,10 @@ def test_a_finished_run_is_read_once_and_an_unfinished_one_every_time(tmp_path: 
     assert done.evidence() is done.evidence()
     waiting = Run(Fabricated(state=lambda t: "pending").write(tmp_path / "b", study).path)
     assert [one.kind for one in findings(waiting.evidence())] == ["unfinished"]
-    # One of which nothing has ended has empty tables.
+    # Of one of which nothing has ended the trials are there without values.
     write_results(waiting, waiting.evidence())
-    assert (
-        len(pd.read_csv(waiting.results_csv)) == len(pd.read_parquet(waiting.results_parquet)) == 0
-    )
+    for read in (pd.read_csv(waiting.results_csv), pd.read_parquet(waiting.results_parquet)):
+        assert read["state"].tolist() == ["pending"] * 2
     assert not waiting.epochs_csv.exists()
     assert waiting.results()["state"].eq("pending").all()
     home = waiting.trial("learn-lr=0.1-seed1")

@@ -4,10 +4,18 @@ import math
 from pathlib import Path
 from typing import Any
 
+from trainlab.analysis.answer import answer
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.overview import findings
-from trainlab.analysis.scripts import growth, typical_step_ms, whole_parts_s
+from trainlab.analysis.scripts import (
+    _counted,
+    growth,
+    seen_texts,
+    typical_step_ms,
+    whole_parts_s,
+)
 from trainlab.plan import Trial
+from trainlab.record.script_record import OptimizerRow
 from trainlab.words import Words
 from watched_runs import WatchedRun, facts, loader, watched
 
@@ -52,6 +60,44 @@ def test_the_time_of_a_run_is_told_with_what_watching_took(tmp_path: Path) -> No
         "Beside it, 0.400 s went into curves, TensorBoard and other records."
     )
     assert "启动 57.3%" in time.sentence(ZH)
+
+
+def test_a_script_whose_processes_did_the_work_has_no_shares_of_training(tmp_path: Path) -> None:
+    steps = {"forward": [], "other": []}
+    seen = watched(steps_ms=steps, startup_s=44.0, evaluation_s=1.0, cpu_s=4.0, others_cpu_s=80.0)
+    run = WatchedRun(seen=lambda trial: seen, epochs=0)
+    (sentence,) = told(tmp_path, "script_time", run)
+    assert sentence.startswith(
+        "The script ran for 45.0 s. Other processes that it started did most of the work (80.0 s "
+        "of CPU time, against 4.00 s of its own): what they did, training too, was not seen."
+    )
+    assert told(tmp_path, "script_part", run) == []
+    with_workers = loader(num_workers=2)
+    assert not watched(loaders=[with_workers], cpu_s=4.0, others_cpu_s=80.0).is_of_others
+
+
+def test_what_was_seen_says_parts_of_passes_ranges_and_what_a_size_was_taken_from() -> None:
+    optimizer = OptimizerRow(
+        name="Adam", lr=0.0, code="auto", num_steps=4, lowest_lr=0.0, highest_lr=3e-4
+    )
+    own = loader(batch_size=None, passes=0.4)
+    run = watched(loaders=[own], optimizers=[optimizer], batch_size=None, first_dimension=35)
+    seen = dict(_counted(run, EN))
+    shown = "batch 35, taken from the first dimension of the first tensor"
+    assert seen["training loader"].startswith(shown)
+    assert seen["training loader"].endswith("0.4 of a pass")
+    assert seen["optimizer"] == "Adam, lr 0 to 0.0003, 4 updates"
+    facts = {"batch_size": 8, "accumulate": 4, "optimizer": "Adam", "lr": 3e-4, "lr_varies": True}
+    assert seen_texts(facts, EN) == ["batch 8 × 4", "Adam lr up to 0.0003"]
+    assert seen_texts({"first_dimension": 35}, EN) == [shown]
+
+
+def test_a_run_that_finished_no_pass_says_what_part_of_one_it_made(tmp_path: Path) -> None:
+    run = WatchedRun(resolved=lambda trial: facts(trial) | {"passes": 0.4}, epochs=0)
+    evidence = evidence_of(tmp_path, run)
+    found = answer(evidence, findings(evidence), EN)
+    assert "(0.4 of a pass)" in found.sentences[0].text
+    assert "epoch" not in found.sentences[0].text
 
 
 def test_what_takes_much_is_named_and_what_takes_little_is_not(tmp_path: Path) -> None:

@@ -1,18 +1,22 @@
 """Two runs side by side, and runs put together where that is allowed."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.analysis.comparison import pooled, side_by_side
+from trainlab.analysis.comparison import compared_sentences, pooled, side_by_side
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.metrics import limits_of
 from trainlab.analysis.overview import findings
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
 from trainlab.stats.means import SHARES
+from trainlab.words import Words
+
+EN = Words("en")
 
 
 def changed(**update: Any) -> dict[str, Any]:
@@ -89,6 +93,23 @@ def test_a_machine_twice_as_fast_is_told_by_cell_and_mode(tmp_path: Path) -> Non
     ]
     assert {one.verdict for one in found} == {"different"}
     assert found[0].change == pytest.approx(0.5, rel=0.01)
+
+
+def test_runs_whose_times_are_flagged_are_compared_by_a_range_and_its_reason(
+    tmp_path: Path,
+) -> None:
+    def timed(name: str, ms: float, noise: float) -> Evidence:
+        told = {"step_ms": lambda trial, process: ms * (1 + noise * (process % 3))}
+        return run(tmp_path, name, told, cost=CostSpec(processes=6), learn=False)
+
+    def said(b: Evidence) -> str:
+        return next(compared_sentences(side_by_side(timed(f"a{b.name}", 4.0, 0.0), b), EN)).text
+
+    assert said(timed("b", 1.0, 0.001)) == "B trains 4 times as fast per sample as A."
+    text = said(timed("c", 1.0, 0.3))
+    low, high = re.findall(r"B trains ([\d.]+) to ([\d.]+) times as fast", text)[0]
+    assert float(low) < 4 / 1.3 < float(high)
+    assert "Only a range is known, since processes differ by 60%" in text
 
 
 def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from trainlab.analysis.diagnosis import (
     cell_of,
     compared,
     growth_compared,
+    processes_needed,
     samples_per_update,
     verdict_of,
 )
@@ -58,6 +59,14 @@ def test_large_gains_are_confirmed_small_ones_refuted_and_noise_leaves_it_open()
     assert found == {"a little": "refuted"}
     found = verdicts(benches(np.random.default_rng(3), {"maybe": 0.9}, 0.15))
     assert found == {"maybe": "cannot tell"}
+    # About so many decide that would bring the interval to the nearer of what decides.
+    (one,) = compared(benches(np.random.default_rng(3), {"maybe": 0.9}, 0.15), "base").values()
+    interval, value = one.ratio.interval, one.ratio.value
+    assert interval is not None
+    needed = processes_needed(one, 0.1) or 0
+    decides = 0.97 if value <= 0.9 else 0.9
+    width, distance = math.log(interval.high / value), abs(math.log(value / decides))
+    assert width / math.sqrt(needed / one.n) <= distance < width / math.sqrt((needed - 1) / one.n)
     # One process decides nothing.
     found = verdicts(benches(np.random.default_rng(1), {"faster": 0.1}, 0.01, num=1))
     assert found == {"faster": "cannot tell"}

@@ -1,5 +1,6 @@
 """A diagnosis in words, from its record alone."""
 
+from itertools import product
 from typing import Any
 
 from diagnosed_runs import record_of
@@ -39,24 +40,107 @@ def test_the_answer_names_the_limit_its_proof_and_the_remedy_that_worked() -> No
     workers = tried("workers=2", 1.2, "refuted", is_remedy=True)
     lines = told(row("data", tried("same_batch"), workers))
     assert lines[2].startswith("What to do: do less work per sample")
+    assert lines[2].endswith("; num_workers=2 saved too little.")
 
 
-def test_the_models_arithmetic_is_the_limit_where_all_is_refuted_and_nothing_is_open() -> None:
-    lines = told(row("data", tried("same_batch", 0.99, "refuted")))
-    assert "forward pass, loss and backward pass take 38.0%" in lines[0]
-    assert lines[1] == "Nothing that was tried saves 10.0% of the time."
-    open_row = row("data", tried("same_batch", 0.85, "cannot tell", processes_needed=9))
-    assert told(open_row)[0].startswith("Nothing was shown to limit it")
-    (line,) = open_lines(record_of(open_row), Words("en"))
-    assert line.startswith("Cannot tell: waiting for data. With the same batch")
-    assert line.endswith("--processes 9.")
+DATA: dict[str, LimitRow] = {
+    "confirmed": row("data", tried("same_batch")),
+    "cannot tell": row("data", tried("same_batch", 0.9, "cannot tell")),
+    "not tried": row("data", tried("same_batch", None, "not tried", reason="no_time")),
+    "refuted": row("data", tried("same_batch", 0.99, "refuted")),
+}
+THREADS: dict[str, LimitRow] = {
+    verdict: row("threads", tried("threads=1", ratio, verdict, reason=reason), share=0.0)
+    for verdict, ratio, reason in [
+        ("confirmed", 0.4, ""),
+        ("cannot tell", 0.9, ""),
+        ("not tried", None, "not_chosen"),
+        ("refuted", 0.8, ""),
+    ]
+}
+LEAKS: list[LimitRow] = [
+    row("memory", tried("drop=kept", None, "refuted", growth_bytes=(2e6, 2e6))),
+    row("memory", tried("", None, "not tried", reason="no_container")),
+]
 
 
-def test_what_could_not_be_tried_says_why() -> None:
+def test_the_models_computation_is_the_limit_only_where_all_was_tried_and_saves_too_little() -> (
+    None
+):
+    """Every pair of verdicts, with memory that grows and without, in each language; parts of which most are
+    the model's, and others."""
+    mostly = {"forward": 6.0, "backward": 3.0, "data": 1.0}
+    elsewhere = {"forward": 2.0, "data": 1.0, "optimizer": 7.0}
+    for first, second in product(DATA, THREADS):
+        for leak, parts in product(([], *([one] for one in LEAKS)), (mostly, elsewhere)):
+            limits = [DATA[first], THREADS[second], *leak]
+            record = record_of(*limits).model_copy(update={"parts_ms": parts})
+            is_found, is_open = "confirmed" in (first, second), {first, second} != {"refuted"}
+            surely, nothing, may = (
+                any(text in line for line in answer_lines(record, Words("en")))
+                for text in ("own computation limits it", "Nothing is shown to limit it", "may be:")
+            )
+            is_computing = parts is mostly and not is_open
+            assert surely == (is_computing and not is_found)
+            assert nothing == (not is_found and not is_computing)
+            assert may == (is_open and not is_found)
+            chinese = "".join(answer_lines(record, Words("zh")))
+            assert ("限制来自模型本身的计算" in chinese) == surely
+            assert ("可能是：" in chinese) == may
+    for limits in ([], LEAKS, [row("data", tried("", None, "not tried"), potential=0.0)]):
+        (line,) = answer_lines(record_of(*limits), Words("en"))
+        why = "It may be: the model's own computation (38.0% of the time)."
+        assert line == f"Nothing is shown to limit it. {why}"
+
+
+def test_what_may_limit_it_is_named_by_what_it_takes_and_with_what_would_tell() -> None:
+    limits = THREADS["not tried"], DATA["not tried"]
+    (line,) = told(*limits)
+    data, own = "waiting for data (62.0%", "the model's own computation (38.0%"
+    assert line.endswith(f"It may be: {data} of the time), {own} of the time), threads.")
+    lines = list(open_lines(record_of(*limits), Words("en")))
+    assert lines[0].startswith("Not tried: threads (threads=1). Reason: others were tried first;")
+    assert lines[1].startswith(
+        "Not tried: waiting for data (same_batch). Reason: there was no time"
+    )
+    # Less than counts for threads may be more than does for others.
+    lines = told(THREADS["refuted"], DATA["refuted"])
+    assert lines[1].endswith("less than 10.0% of the time (batches 40%, threads 15%).")
+
+
+def test_what_is_open_says_which_change_left_it_open_and_what_would_settle_it() -> None:
+    def opened(*limits: LimitRow) -> str:
+        (line,) = open_lines(record_of(*limits), Words("en"))
+        return line
+
+    both = tried("threads=2", 0.99, "refuted"), tried("threads=1", 0.9, "cannot tell")
+    line = opened(row("threads", *both, verdict="cannot tell"))
+    assert line.startswith(
+        "Cannot tell: threads. With threads set to 1, an update takes 0.900 times"
+    )
+    assert line.endswith("more --processes may settle it.")
+    line = opened(row("batch_size", tried("batch_size=16", 0.7, "cannot tell", processes_needed=9)))
+    assert "With batches of 16, a sample takes" in line
+    assert line.endswith("about 9 processes of each would settle it: --processes 9.")
+    lone = tried("same_batch", 0.3, "cannot tell", low=None, high=None, processes=1)
+    assert "in a single process of each." in opened(row("data", lone))
+    assert opened(LEAKS[0]).endswith("something else holds most of it.")
     not_tried = tried("", None, "not tried", reason="no_argument")
-    (line,) = open_lines(record_of(row("batch_size", not_tried)), Words("en"))
     why = "Reason: the script has no argument for it, as --batch-size."
-    assert line == f"Could not be tried: the batch size. {why}"
+    assert opened(row("batch_size", not_tried)) == f"Not tried: the batch size. {why}"
+
+
+def test_a_change_that_was_asked_for_by_name_is_told_by_what_it_changed() -> None:
+    """Without a hypothesis of its own, or beside that of another statement."""
+    nowhere = {"share": 0.0, "potential": 0.0}
+    assert told(row("logging", tried("no_logging"), **nowhere))[0].endswith(
+        "without writing anything."
+    )
+    other = row("between", tried("without=7"), line=3, text="track()")
+    assert told(other)[0] == "Much time is saved without line 7."
+    assert told(row("threads", tried("threads=1")))[0].startswith("2 threads are the wrong number")
+    lines = told(row("memory", LEAK, text="other"))
+    assert lines[0] == "Memory grows by 1.91 MiB with every update: history keeps what it is given."
 
 
 CHANGES: dict[LimitName, str] = {

@@ -10,6 +10,7 @@ from trainlab.analysis.diagnosis import (
     chosen,
     hypotheses_of,
     is_rare,
+    left_out,
     update_parts_ms,
 )
 from trainlab.errors import SpecError
@@ -101,6 +102,12 @@ def test_what_is_written_between_steps_is_logging_and_counts_by_the_mean_where_i
     assert (found.limit, found.changes) == ("logging", ("no_logging",))
     assert found.share == pytest.approx(0.95 * 8 / 14.5)
     assert not is_rare(always, "logging")
+    # What is written between a model and its backward pass is no part of the loss.
+    before = seen(COMPUTE | {"loss": 8.0}, samples={"logging_in_loss": 75, "loss": 25, "other": 9})
+    parts = update_parts_ms(before)
+    assert parts["logging"] == pytest.approx(6.0)
+    assert parts["loss"] == pytest.approx(2.0)
+    assert parts["between"] == pytest.approx(0.1)
     other = [800.0 if step % 100 == 50 else 0.1 for step in range(1, NUM_STEPS + 1)]
     steps_ms = always.steps_ms | {"other": other}
     assert is_rare(always.model_copy(update={"steps_ms": steps_ms}), "logging")
@@ -142,6 +149,11 @@ def test_the_most_promising_are_chosen_and_one_where_none_promises_anything() ->
     record = seen(COMPUTE | {"data": 10.0, "other": 5.0}, samples={"logging": 1}, batch_size=2)
     found = hypotheses_of(record, cores=2, source=SOURCE)
     assert [one.limit for one in chosen(found, 2)] == [one.limit for one in found[:2]]
+    assert {one.limit for one in left_out(found, found[:1])} == {one.limit for one in found[1:]}
+    # Another change than its own leaves a hypothesis as open as it was.
+    for text, is_left in (("same_batch", False), ("workers=2", True)):
+        limits_left = {one.limit for one in left_out(found, asked_for(found, [text]))}
+        assert ("data" in limits_left) == is_left
     calm = hypotheses_of(seen(COMPUTE | {"data": 0.01}), cores=2, source=SOURCE)
     assert len(chosen(calm, 4)) == 1
 

@@ -14,11 +14,16 @@ def test_a_diagnosis_cut_short_is_answered_when_resumed(trainlab: Verb, tmp_path
     work = run.trial("learn-seed1").work_folder / "project"
     work.mkdir(parents=True)
     (work / "data").symlink_to(tmp_path)
-    told = trainlab("resume", str(run.path))
+    refused = trainlab("resume", str(run.path), code=2).stderr
+    assert f"resuming it runs {tmp_path / 'train.py'}; read that first" in refused
+    told = trainlab("resume", str(run.path), "--trust")
     assert "Waiting for data takes" in told.stdout
     assert "diagnosis.json" in told.stdout
-    first = run.diagnosis.read().limits[0]
+    first, *others = run.diagnosis.read().limits
     assert (first.limit, first.verdict) == ("data", "confirmed")
+    # What promises as much, and was not asked for, may limit it all the same.
+    reasons = {row.limit: row.tried[0].reason for row in others if row.verdict == "not tried"}
+    assert reasons == {"evaluation": "no_statement"}
 
 
 def test_what_was_watched_leads_to_the_changes_that_were_asked_for_once(tmp_path: Path) -> None:

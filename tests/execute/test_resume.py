@@ -1,5 +1,7 @@
 """Runs that were cut short: what is left of them, how they go on, what their folder says meanwhile."""
 
+import shutil
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,13 @@ from asking import curves, groups_of, study_of
 from command import Verb
 from trainlab import lab
 from trainlab.errors import WorkloadError
-from trainlab.execute.planned_run import add_groups, start_run, unfinished_groups
+from trainlab.execute.planned_run import (
+    add_groups,
+    code_of,
+    has_trust,
+    start_run,
+    unfinished_groups,
+)
 from trainlab.plan import bench_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import State
@@ -78,9 +86,13 @@ def test_finished_trials_are_left_out_and_a_bench_is_run_whole(
 
 
 def test_a_workload_that_was_changed_is_refused_unless_allowed(
-    tiny_file: Path, tmp_path: Path, trainlab: Verb
+    tiny_file: Path, tmp_path: Path, trainlab: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainlab("run", "own_work.py:tiny", "--out", "run", "--budget", "0.001s", "--device", "cpu")
+    few = ("--vary", "hidden=8,9", "--no-report", "--device", "cpu")
+    monkeypatch.setattr("sys.argv", ["trainlab", "run", *few])  # as it is recorded
+    trainlab("run", "own_work.py:tiny", "--out", "run", "--budget", "0.001s", *few)
+    told = trainlab("cancel", "run").stdout
+    assert told == "Nobody runs it now; `trainlab resume run` goes on with it.\n"
     source = tiny_file.read_text()
     tiny_file.write_text(source + "raise RuntimeError('must not be run')")
     told = trainlab("resume", "run", code=2).stderr
@@ -91,8 +103,62 @@ def test_a_workload_that_was_changed_is_refused_unless_allowed(
     told = trainlab("run", "own_work.py:tiny", "--out", "run", code=2).stderr
     assert "holds a run that is not finished; go on with it by `trainlab resume run`" in told
     trainlab("resume", "run", "--allow-changed", "--quiet")
-    assert [trial.state for trial in RunFolder(tmp_path / "run").trials()] == ["done"]
+    run = RunFolder(tmp_path / "run")
+    assert [trial.state for trial in run.trials()] == ["done", "done"]
+    assert not run.report_folder.exists()  # as it was asked for
+    told = trainlab("cancel", "run").stdout
+    assert told == "All its trials have ended; there was nothing to stop.\n"
+    trainlab("resume", "run", "--allow-changed", "--quiet", "--report")
+    assert run.report_folder.exists()
     assert "nothing is left to run" in trainlab("resume", "run", "--allow-changed").stderr
     tiny_file.unlink()
     with pytest.raises(WorkloadError, match="resume the run from the folder it was started in"):
         lab.resume_run(tmp_path / "run")
+
+
+def test_a_run_that_came_from_elsewhere_is_resumed_only_by_who_trusts_its_code(
+    tiny_file: Path, tmp_path: Path, trainlab: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off a terminal it is refused, on one asked; whoever has agreed once is not asked again."""
+    trainlab("run", "own_work.py:tiny", "--out", "own", "--budget", "0.001s", "--device", "cpu")
+    sign = tmp_path / "ran"
+    tiny_file.write_text(f"{tiny_file.read_text()}\nopen({str(sign)!r}, 'w')\n")
+    for name in ("theirs", "others"):
+        shutil.copytree(tmp_path / "own", tmp_path / name)
+    words = ("resume", "theirs", "--allow-changed", "--quiet")
+    told = trainlab(*words, code=2).stderr
+    assert told.endswith("resuming it runs own_work.py; read that first, then add --trust\n")
+    assert "请先阅读它，再加上 --trust" in error_line(told.removeprefix("trainlab: ").strip(), "zh")
+    with pytest.raises(WorkloadError, match="was not started by you from here"):
+        lab.resume_run(tmp_path / "theirs", allow_changed=True)
+    monkeypatch.setattr("sys.stdin", OnTerminal("n\n"))
+    assert "Run that? [y/N]" in trainlab(*words, code=2).stderr
+    assert not sign.exists()
+    monkeypatch.setattr("sys.stdin", OnTerminal("y\n"))
+    trainlab(*words)
+    assert sign.exists()
+    monkeypatch.setattr("sys.stdin", OnTerminal(""))
+    assert "Run that?" not in trainlab(*words).stderr
+    trainlab("resume", "own", "--allow-changed", "--quiet")
+    lab.resume_run(tmp_path / "others", allow_changed=True, is_trusted=True)
+
+
+class OnTerminal(StringIO):
+    """What somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_run_of_trainlabs_own_code_needs_no_trust_unless_a_cluster_is_to_run_it(
+    trainlab: Verb, tmp_path: Path
+) -> None:
+    asked = ("--train-samples", "64", "--data", "bundled", "--budget", "0.001s", "--device", "cpu")
+    trainlab("run", "fashion-mlp", *asked, "--out", "own")
+    (theirs := RunFolder(tmp_path / "own").path).rename(tmp_path / "theirs")
+    run = RunFolder(theirs.with_name("theirs"))
+    assert not has_trust(run)
+    assert code_of(run) == ""
+    run.write_study(run.study().model_copy(update={"on": "slurm:output=/etc/passwd"}))
+    told = trainlab("resume", "theirs", code=2).stderr
+    assert "resuming it runs slurm:output=/etc/passwd" in told

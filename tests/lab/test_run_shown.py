@@ -82,6 +82,25 @@ def test_a_damaged_run_never_raises(run: Run) -> None:
         assert str(run.path) in repr(Run(run.path))
 
 
+def test_findings_are_shown_as_their_sentences(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings, sentences = run.findings(), run.sentences()
+    assert findings == tuple(findings)
+    assert repr(findings) == "\n".join(sentences)
+    assert repr(findings[0]) == f"<Finding {findings[0].kind}: {sentences[0]}>"
+    html = findings._repr_html_()
+    assert Balanced(html).seen == ["ul", *["li"] * len(sentences)]
+    monkeypatch.setenv("TRAINLAB_LANG", "zh")
+    assert run.sentences("zh")[0] in repr(findings)
+
+
+def test_a_mistake_in_a_notebook_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    shell.run_cell("import trainlab; trainlab.run('mnist-cn')")
+    told = capsys.readouterr().out
+    assert told.startswith("WorkloadError: workload 'mnist-cn' is not known; did you mean")
+    assert told.count("\n") == 1
+
+
 def test_a_plot_of_a_metric_is_its_curve(run: Run, tmp_path: Path) -> None:
     chart = run.plot("test/accuracy")
     assert {row["cell"] for row in chart.rows} == {"lr=0.1", "lr=0.2"}

@@ -1,6 +1,8 @@
 import json
 import os
+import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import psutil
@@ -34,18 +36,98 @@ def test_usable_vcpus_follow_the_affinity() -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_the_git_commit_and_whether_it_is_changed_are_found(tmp_path: Path) -> None:
-    def git(*words: str) -> str:
+class Repository:
+    """A git repository in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.git("init")
+
+    def git(self, *words: str) -> str:
         who = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-        command = ["git", "-C", str(tmp_path), *who, *words]
+        who += ["-c", "protocol.file.allow=always"]
+        command = ["git", "-C", str(self.folder), *who, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
+    def commit(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+        self.git("add", ".")
+        self.git("commit", "-m", "files")
+
+    def is_dirty(self) -> bool | None:
+        return capture(self.folder).git_dirty
+
+
+def test_the_git_commit_and_whether_it_is_changed_are_found(tmp_path: Path) -> None:
     assert capture(tmp_path).git_commit is None
-    git("init")
-    (tmp_path / "a").write_text("1")
-    git("add", "a")
-    git("commit", "-m", "first")
-    found = capture(tmp_path)
-    assert (found.git_commit, found.git_dirty) == (git("rev-parse", "HEAD"), False)
+    own = Repository(tmp_path)
+    own.commit(a="1", b="1")
+    assert capture(tmp_path).git_commit == own.git("rev-parse", "HEAD")
+    (tmp_path / "untracked").write_text("1")
+    assert own.is_dirty() is False
     (tmp_path / "a").write_text("2")
-    assert capture(tmp_path).git_dirty is True
+    assert own.is_dirty() is True
+    own.git("add", "a")
+    assert own.is_dirty() is True
+    own.commit()
+    (tmp_path / "b").unlink()
+    assert own.is_dirty() is True
+
+
+def test_nothing_runs_that_a_repository_names_in_its_configuration(tmp_path: Path) -> None:
+    """A file that only a filter could compare is neither changed nor unchanged."""
+    sign, plant = tmp_path / "ran", tmp_path / "plant"
+    plant.write_text(f"#!/bin/sh\necho $0 $@ >> {sign}\ncat\n")
+    plant.chmod(0o755)
+    hostile = Repository(tmp_path / "hostile")
+    attributes = "*.txt filter=f diff=d\n*.bin filter=p\n"
+    hostile.commit(**{"a.txt": "1", "b.bin": "1", "c": "1", ".gitattributes": attributes})
+    inner = Repository(tmp_path / "inner")
+    inner.commit(**{"a.txt": "1", ".gitattributes": attributes})
+    hostile.git("submodule", "add", str(inner.folder), "inner")
+    hostile.commit()
+    for name in ("post-index-change", "fsmonitor-watchman", "pre-auto-gc"):
+        shutil.copy(plant, hostile.folder / ".git" / "hooks" / name)
+    keys = (
+        *("core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "diff.external"),
+        *(
+            "filter.f.clean",
+            "filter.f.smudge",
+            "filter.p.process",
+            "diff.d.textconv",
+            "gpg.program",
+        ),
+        *("alias.status", "alias.rev-parse", "alias.config", "remote.origin.uploadpack"),
+    )
+    for folder in (hostile.folder / ".git", hostile.folder / ".git" / "modules" / "inner"):
+        for key in keys:
+            subprocess.run(["git", "config", "--file", folder / "config", key, plant], check=True)
+    later_s = time.time() + 5
+    for file in hostile.folder.rglob("*.*"):
+        if ".git" not in file.parts:
+            os.utime(file, (later_s, later_s))
+    (hostile.folder / "inner" / "a.txt").write_text("2")
+    assert hostile.is_dirty() is False
+    (hostile.folder / "a.txt").write_text("2")
+    assert hostile.is_dirty() is None
+    (hostile.folder / "c").write_text("2")
+    assert hostile.is_dirty() is True
+    assert capture(hostile.folder).git_commit is not None
+    assert not sign.exists(), sign.read_text()
+
+
+def test_nothing_is_fetched_that_a_partial_clone_lacks(tmp_path: Path) -> None:
+    sign = tmp_path / "ran"
+    own = Repository(tmp_path / "own")
+    own.commit(a="1")
+    own.git("config", "extensions.partialClone", "origin")
+    own.git("config", "core.repositoryFormatVersion", "1")
+    own.git("config", "remote.origin.promisor", "true")
+    own.git("config", "remote.origin.url", f"ext::sh -c touch% {sign}")
+    own.git("config", "protocol.ext.allow", "always")
+    tree = own.git("rev-parse", "HEAD^{tree}")
+    (own.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    assert own.is_dirty() is None
+    assert not sign.exists()

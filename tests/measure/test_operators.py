@@ -1,13 +1,21 @@
 import gzip
 import json
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.autograd import DeviceType
 
 from training import HomedSetup, MakeSetup
-from trainlab.analysis.operators import outside_us
-from trainlab.measure.operator_profile import MAX_PASS_STEPS, profile_operators
+from trainlab.analysis.operators import held_up, outside_us, ranked
+from trainlab.measure.operator_profile import (
+    MAX_PASS_STEPS,
+    SUMS,
+    Tally,
+    add_chunk,
+    profile_operators,
+)
 from trainlab.record.cost_record import OperatorsRecord
 from trainlab.record.schema import note
 from trainlab.spec import CostSpec
@@ -63,6 +71,40 @@ def test_operators_belong_to_the_phase_they_ran_in_and_to_who_called_them(
     inside = sum(row.self_cpu_us for row in record.rows) / record.num_steps
     assert 0 < inside < record.profiled_step_us
     assert inside + outside_us(record) == pytest.approx(record.profiled_step_us, rel=0.05)
+    # The range around the update has what the operators of its phase have, so they are of one phase.
+    whole = {row.name: row.total_cpu_us for row in record.rows if row.phase == "optimizer"}
+    (update,) = (us for name, us in whole.items() if name.startswith("Optimizer.step#"))
+    own = sum(row.self_cpu_us for row in record.rows if row.phase == "optimizer")
+    assert own == pytest.approx(update, rel=0.5)
+
+
+def test_a_step_that_was_held_up_does_not_change_the_times_of_operators() -> None:
+    """Ten steps of 100 µs, of which one waits 9,000 µs in the second of its two multiplications."""
+    tally, events = Tally(by_shape=False), []
+
+    def event(name: str, start: float, us: float, self_us: float) -> None:
+        span = SimpleNamespace(start=start, end=start + us)
+        times = {"self_cpu_time_total": self_us, "cpu_time_total": us}
+        none = dict.fromkeys({*SUMS.values()} - {*times}, 0)
+        told = {"name": name, "time_range": span, "device_type": DeviceType.CPU}
+        parent = {"cpu_parent": None, "input_shapes": []}
+        events.append(SimpleNamespace(**told, **times, **none, **parent))
+
+    start = 0.0
+    for step in range(10):
+        waits = 9000.0 if step == 7 else 0.0
+        event("trainlab::step", start, 100 + waits, 0)
+        event("aten::mul", start + 1, 20, 20)
+        event("aten::mul", start + 30, 30 + waits, 30 + waits)
+        event("trainlab::end of optimizer", start + 90 + waits, 0, 0)
+        start += 200 + waits
+    add_chunk(tally, events)
+    record = tally.record(mode="train", batch_size=1, bare_ms=[0.1] * 10)
+    (mul,) = ranked(record)
+    assert (mul.calls, mul.calls_per_step, mul.self_us, mul.total_us) == (20, 2.0, 50.0, 50.0)
+    assert (mul.share, outside_us(record)) == (0.5, 50.0)
+    assert record.profiled_ms[7] == pytest.approx(9.1)
+    assert held_up(record) == 1
 
 
 @pytest.mark.cuda

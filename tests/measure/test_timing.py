@@ -1,9 +1,11 @@
 """That the right thing is timed; how well, on a quiet machine, is for benchmarks/cost.py to say."""
 
 import dataclasses
+import sys
 import time
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,15 +18,22 @@ from trainlab.workloads.workload import Workload
 QUICK = CostSpec(budget_s=0.6, warmup_steps=4, tight=1e-9)
 
 
-def test_the_first_step_is_told_apart_phase_by_phase(make_setup: MakeSetup, tiny: Workload) -> None:
+def test_the_first_step_is_told_apart_phase_by_phase(
+    make_setup: MakeSetup, tiny: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits_s = iter([0.2])
 
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         time.sleep(next(waits_s, 0.001))
+        monkeypatch.setitem(sys.modules, "made_up_by_a_test", sys)
         return F.cross_entropy(outputs, targets)
 
     record = measure(make_setup(workload=dataclasses.replace(tiny, loss=loss)), QUICK)
     assert record.cold[0].phases_ms["loss"] > 200
+    # What is counted in a phase happened in it.
+    first = record.cold[0].in_phases
+    assert (first["loss"]["modules_imported"], first["backward"]["modules_imported"]) == (1, 0)
+    assert record.cold[0].page_faults == sum(one["page_faults"] for one in first.values())
     assert min(step.phases_ms["loss"] for step in record.settled) < 200
     assert sum(record.cold[0].phases_ms.values()) == record.warmup_ms[0]
     assert len(record.warmup_ms) >= 4

@@ -77,7 +77,7 @@ class RawRun:
     def values(self, cell: str, metric: str) -> dict[int, float]:
         """What each seed ended with; not a number where it diverged. A failure is no result."""
         return {
-            seed: t["final"][metric] if t["state"] == "done" else math.nan
+            seed: math.nan if t["state"] != "done" or (v := t["final"][metric]) is None else v
             for seed, t in self.learned(cell).items()
             if t["state"] in ("done", "diverged")
         }

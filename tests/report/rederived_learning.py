@@ -82,6 +82,7 @@ def _effect(run: RawRun, pair: Pair, metric: str, made: Json | None, num_compare
     numbers |= {"num_dropped": len(first.keys() ^ second.keys()), "family": num_compared}
     numbers |= {"diverged_a": failed[0], "diverged_b": failed[1]}
     numbers["num_diverged"] = len(shared) - len(seeds)
+    numbers["is_objective"] = metric == SUBJECTS[0]
     return Expected(numbers, len(seeds), interval, verdict)
 
 
@@ -148,6 +149,7 @@ def best(run: RawRun, found: Finding) -> Expected:
     assert not worse & {*same}
     tied = len(table) - 1 - len(worse - {first}) - len(same)
     numbers = {"num_identical": len(same), "mean": means[first], "num_cells": len(table)}
+    numbers["is_known"] = True
     numbers |= {"num_tied": tied, "num_worse": len(table) - 1 - tied - len(same)}
     numbers["num_diverging"] = sum(bool(run.learned(c)) for c in run.cells) - len(table)
     assert {*found.cells[: len(same) + 1]} == {first, *same}
@@ -313,11 +315,15 @@ def seed_spread(run: RawRun, found: Finding) -> Expected:
 def diverged(run: RawRun, found: Finding) -> Expected:
     """Trials of a cell whose loss was not finite."""
     ended = run.learned(found.cells[0]).values()
-    gone = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
-    steps = [step for step in gone if step is not None]
-    numbers = {"num_diverged": len(gone), "num_in_training": len(steps)}
-    numbers |= {"num_in_test": gone.count(None), "median_step": np.median(steps)}
-    return Expected(numbers, len(ended))
+    steps = [t["diverged_at_step"] for t in ended if t["state"] == "diverged"]
+    return Expected({"num_diverged": len(steps), "median_step": np.median(steps)}, len(ended))
+
+
+def not_finite(run: RawRun, found: Finding) -> Expected:
+    """Trials of a cell that trained to their end without a finite value of the metric."""
+    ended = run.learned(found.cells[0]).values()
+    values = [t["final"][found.subject] for t in ended if t["state"] == "done"]
+    return Expected({"num_not_finite": values.count(None)}, len(ended))
 
 
 def _first_met(run: RawRun, cell: str, metric: str) -> list[tuple[float, float]]:

@@ -140,5 +140,5 @@ def _watched(rows: list[LayerRow]) -> dict[str, Any]:
 def _step(ms: float, faults: int) -> ColdStep:
     phases = {"forward": 0.7 * ms, "optimizer": 0.3 * ms}
     unknown = {"libraries_loaded": None, "device_allocations": None}
-    imported = 2 if faults else 0
-    return ColdStep(phases_ms=phases, page_faults=faults, modules_imported=imported, **unknown)
+    counts = {"page_faults": faults, "modules_imported": 2 if faults else 0}
+    return ColdStep(phases_ms=phases, in_phases={"forward": counts}, **counts, **unknown)

@@ -12,7 +12,7 @@ from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import OUTSIDE, REST
 from trainlab.analysis.cold_start import cold_start, first_steps
 from trainlab.analysis.cost import phase_bars
-from trainlab.analysis.document import Document
+from trainlab.analysis.document import Document, Figure
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import (
     CurvePoint,
@@ -25,6 +25,7 @@ from trainlab.analysis.learning import (
 from trainlab.analysis.operators import operator_bars
 from trainlab.analysis.scaling import batch_series, scaling_chart
 from trainlab.report.contents import report_of
+from trainlab.report.pictures import picture
 from trainlab.words import Words
 
 
@@ -100,6 +101,12 @@ def curve(cell: str, *points: tuple[float, float, float]) -> list[CurvePoint]:
 
 def drawn(metric: str, *points: CurvePoint) -> dict[str, Any]:
     return curve_chart(Curves(metric, points, by_step=False), ["a", "b"], Words("en"))
+
+
+def test_a_metric_of_any_name_is_drawn() -> None:
+    for metric in ("test/a\\b", "test/two\nlines", "test/\"'`|{x}", "test/$\\alpha$"):
+        spec = drawn(metric, *curve("a", (1.0, 0.9, 1.1), (0.5, 0.4, 0.6)))
+        assert picture(Figure("x", "caption", "alt", spec)).startswith("<svg")
 
 
 def axis_of(spec: dict[str, Any]) -> Any:

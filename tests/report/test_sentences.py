@@ -64,7 +64,8 @@ def test_an_effect_is_told_with_its_verdict_and_the_evidence_for_it() -> None:
         ),
         (
             {"diverged_b": 2},
-            "Diverged: 0 of lr=0.1, 2 of lr=0.01; only seeds that trained in both are compared.",
+            "Without a finite value: 0 of lr=0.1, 2 of lr=0.01; only seeds that have one in both are "
+            "compared.",
         ),
         ({**small, "margin": 0.2}, "but by less than the 20.00 points that would matter."),
         ({**small, "margin": 0.07}, "[95% CI +2.00 points to +8.00 points], p = 0.01."),

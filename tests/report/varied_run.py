@@ -75,8 +75,11 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         load = made.QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
         home.write(trial.model_copy(update={"load": load}))
     if trial.state == "diverged":
-        step = None if trial.seed == 7 else chance.randrange(100, 2000)
-        home.write(trial.model_copy(update={"diverged_at_step": step}))
+        told = {"diverged_at_step": chance.randrange(100, 2000)}
+        if trial.seed == 7:
+            told = {"state": "done", "diverged_at_step": None}
+            told["final"] = {**trial.final, "test/loss": None}
+        home.write(trial.model_copy(update=told))
 
 
 def grid_run(path: Path) -> RunFolder:

@@ -112,19 +112,27 @@ FALL = (
 )
 
 
-def test_losses_and_errors_fall_and_all_else_rises() -> None:
+def test_losses_and_errors_fall_accuracies_rise_and_of_others_the_name_does_not_tell() -> None:
     for name in FALL.split():
-        assert target_of(f"test/{name}", 0.1) == Target(f"test/{name}", "at most", 0.1)
+        assert lower_is_better(f"test/{name}")
+        assert target_of(f"test/{name}", 0.1, is_lower=True) == Target(
+            f"test/{name}", "at most", 0.1
+        )
     for metric in (
         "test/accuracy",
         "test/auc",
         "test/f1",
         "test/r2",
         "loss/accuracy",
-        "test/place",
+        "train/mean_reward",
+        "val/mIoU",
+        "test/mAP50",
     ):
-        assert not lower_is_better(metric)
+        assert lower_is_better(metric) is False
         assert target_of(metric, 0.1) == Target(metric, "at least", 0.1)
+
+    for metric in ("test/place", "train/steps", "test/temperature", "train/lr", "test/lossless"):
+        assert lower_is_better(metric) is None
 
     # What is said counts, whatever the name.
     for text in ("<= 0.1", "<=0.1", " <=  1e-1 "):

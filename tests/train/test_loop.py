@@ -212,9 +212,10 @@ def test_an_update_that_breaks_the_model_is_found_by_the_test_set(make_setup: Ma
     progress, diary = Progress(), Diary()
     setup = make_setup(epochs=1, batch_size=103, optimizer="sgd", lr=1e38)
     train(setup, Moments([diary]), progress)
-    # No loss of training shows it, so no update is named.
-    assert (progress.state, progress.diverged_at_step) == ("diverged", None)
-    assert diary.points[-1].kind == "epoch"
+    # No loss of training shows it: it has trained, and its test loss is not finite.
+    assert (progress.state, progress.diverged_at_step) == ("done", None)
+    last = diary.points[-1].metrics
+    assert [math.isfinite(last[name]) for name in ("train/loss", "test/loss")] == [True, False]
 
 
 def test_python_and_numpy_draws_derive_from_the_seed_too(

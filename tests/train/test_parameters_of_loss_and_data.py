@@ -69,6 +69,26 @@ def test_a_parameter_of_the_data_is_varied(tmp_path: Path) -> None:
     assert [t.data and t.data.num_train for t in run.trials()] in ([20, 80], [80, 20])
 
 
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (lambda block=5: [f"block {block}"], "block 5"),
+        (lambda choice="x", block=5: [f"{choice}, block {block}"], "bundled, block 5"),
+        (lambda place, block=5: [f"{place}, block {block}"], "bundled, block 5"),
+        (lambda *places: [str(places)], "('bundled',)"),
+        (lambda *, block=5: [f"block {block}"], "block 5"),
+    ],
+)
+def test_the_first_parameter_of_the_data_gets_the_choice_unless_it_has_a_default_of_its_own(
+    given: Any, asked: str
+) -> None:
+    own = workload(data=given)
+    assert own.dataset("bundled") == [asked]
+    if "block" in asked:
+        assert own.facts.data_parameters == ("block",)
+        assert own.dataset("bundled", {"block": 7}) == [asked.replace("5", "7")]
+
+
 def test_unknown_parameters_are_refused(tmp_path: Path) -> None:
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         (

@@ -68,6 +68,7 @@ def no_choices(cache_of_tests: Path) -> None:
 def new_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cache = tmp_path / "cache"
     monkeypatch.setenv("TRAINLAB_CACHE", str(cache))
+    monkeypatch.setenv("XDG_STATE_HOME", str(cache / "own"))
     return cache
 
 
@@ -152,7 +153,7 @@ def test_a_model_is_changed_only_while_it_runs() -> None:
     seen: list[Any] = []
     layer.register_forward_hook(lambda module, given, output: seen.append(output.grad_fn.name()))
     before = copy.deepcopy(vars(layer))
-    call = calling(model, {"0": ("input", (1, 6, 6))})
+    call = calling(model, {"0": layer}, lambda *_: "input")
     x = torch.randn(2, 1, 6, 6)
     torch.testing.assert_close(call(x), model(x))
     assert seen == ["ConvolutionBackward", "ConvolutionBackward0"]
@@ -163,7 +164,8 @@ def test_a_model_is_changed_only_while_it_runs() -> None:
 
 
 def test_what_was_not_measured_is_torch_s() -> None:
-    call = calling(nn.Sequential(nn.Conv2d(3, 2, 3)), {"0": ("weight", (3, 6, 6))})
+    model = nn.Sequential(nn.Conv2d(3, 2, 3))
+    call = calling(model, {"0": model[0]}, lambda *_: "weight")
     assert call(torch.randn(2, 3, 6, 6)).grad_fn.name() == "ConvolutionBackward"
     channels_last = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
     for x in (torch.randn(2, 3, 7, 7), channels_last):
@@ -180,7 +182,7 @@ def test_layers_are_measured_without_touching_the_model(
     not_plain = nn.Conv2d(2, 2, 3, groups=2), nn.Conv2d(2, 3, 3, stride=2), nn.LazyConv2d(3, 3)
     assert not any(map(has_variants, not_plain))
     setup = make_setup(workload=small)
-    assert tuned.tuned_model(setup) is setup.model
+    tuned.tuned_model(setup)(setup.train_batches.sample()[0])
     assert calls == [((8, 1, 10, 10), False), ((8, 4, 10, 10), True), ((8, 432), True)]
     assert all(parameter.grad is None for parameter in setup.model.parameters())
     monkeypatch.undo()
@@ -213,7 +215,7 @@ def test_a_short_training_does_not_compile(
         ENGINES["tuned"].training_step(setup, Moments([]))
         assert setup.engine_facts["tuned"]["update"] == "torch"
         assert setup.notes == notes
-    assert not (new_cache / "native").exists()
+    assert not list(new_cache.rglob("native"))
 
 
 def test_without_a_cache_torch_s_code_is_used_with_the_reason(
@@ -223,6 +225,7 @@ def test_without_a_cache_torch_s_code_is_used_with_the_reason(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     monkeypatch.setenv("TRAINLAB_CACHE", str(in_the_way))
+    monkeypatch.setenv("XDG_STATE_HOME", str(in_the_way))
     setup = make_setup(workload=small)
     assert losses(setup, "tuned", 7) == losses(make_setup(workload=small), "eager", 7)
     assert {one.code for one in setup.notes} <= {"tuned_not_kept", "tuned_no_compiler"}
@@ -244,7 +247,33 @@ def test_a_compiler_that_fails_or_is_missing_is_a_reason(
         ENGINES["tuned"].training_step(setup, Moments([]))
         assert setup.notes == [why]
         assert setup.engine_facts["tuned"]["update"] == "torch"
-    assert not list((new_cache / "native").iterdir())
+    assert not list((new_cache / "own" / "trainlab" / "native").iterdir())
+
+
+@needs_compiler
+def test_compiled_code_that_another_could_have_planted_is_not_loaded(
+    small: Workload, make_setup: MakeSetup, new_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the cache, which may be shared, nor in a folder or a file that others can open."""
+    choose(monkeypatch, "torch", compiles=True)
+
+    def update(setup: HomedSetup) -> object:
+        ENGINES["tuned"].training_step(setup, Moments([]))
+        return setup.engine_facts["tuned"]["update"]
+
+    assert update(make_setup(workload=small, optimizer="adadelta")) == "native"
+    (compiled,) = new_cache.rglob("*.so")
+    assert (compiled.parent.stat().st_mode & 0o777, compiled.stat().st_mode & 0o777) == (0o700,) * 2
+    assert compiled.parent == new_cache / "own" / "trainlab" / "native"
+    for place in (compiled, compiled.parent):
+        place.chmod(0o755)
+        setup = make_setup(workload=small, optimizer="adadelta")
+        assert update(setup) == "torch"
+        (told,) = setup.notes
+        assert (told.code, str(place) in str(told.values)) == ("tuned_not_kept", True)
+        place.chmod(0o700)
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    assert update(make_setup(workload=small, optimizer="adadelta")) == "torch"
 
 
 # The compiled update against torch's own optimizers, step for step.

@@ -1,6 +1,7 @@
 """Clipping, accumulation, warm-up, averages, precision and validation give what a loop by hand gives."""
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import trainlab
 from training import ON_A_GPU, curve_of
@@ -235,3 +236,21 @@ def test_losses_by_different_losses_are_not_compared(tmp_path: Path) -> None:
         out=tmp_path / "r",
     )
     assert {finding.subject for finding in run.findings()}.isdisjoint({"test/loss", "train/loss"})
+
+
+class Stream(IterableDataset[tuple[Tensor, Tensor]]):
+    """Has no length."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(X, Y, strict=True)
+
+
+def test_validation_data_may_be_a_stream(tmp_path: Path) -> None:
+    data = Dataset("own", Stream(), Stream(), val=Stream())
+    asked: dict[str, Any] = {"keep_best": True, "patience": 1, "batch_size": 8, "device": "cpu"}
+    run = trainlab.run(workload(data=data), out=tmp_path / "r", **asked)
+    (trial,) = run.trials()
+    assert trial.state == "done"
+    assert trial.data is not None
+    assert (trial.data.num_train, trial.data.num_val) == (50, 50)
+    assert run.report().is_file()

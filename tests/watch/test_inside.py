@@ -1,9 +1,17 @@
 """trainlab.watch: a loop of the user's own, watched from inside it."""
 
 import gc
+import os
 import re
+import signal
+import sys
+import time
 import weakref
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +23,7 @@ from own_loop import OwnLoop, state_of_torch
 from trainlab.errors import SpecError, WorkloadError
 from trainlab.lab import resume_run
 from trainlab.lab.inside import WatchedLoop
+from trainlab.watching import watched_run
 
 PROBES = [
     "*.weight:grad:norm@step",
@@ -138,6 +147,102 @@ def test_an_interrupt_is_recorded_as_one(tmp_path: Path) -> None:
     assert [one.state for one in lab.run.trials()] == ["interrupted"]
     with pytest.raises(WorkloadError, match=r"watched from inside.*run the loop anew"):
         resume_run(lab.path)
+
+
+def interrupted(line: int, call: Callable[..., object], *arguments: Any) -> None:
+    """The call, with an interrupt at this line of ours: a signal, or at an odd one an exception."""
+    num_lines = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal num_lines
+        if not str(frame.f_globals["__name__"]).startswith(("trainlab.lab", "trainlab.watching")):
+            return None
+        num_lines += event == "line"
+        if event == "line" and num_lines == line:
+            if line % 2:
+                raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt) if line % 2 else nullcontext():
+            call(*arguments)
+    finally:
+        sys.settrace(None)
+
+
+@pytest.fixture
+def heard() -> Iterator[Callable[[], None]]:
+    """Waits for the signals that the script hears."""
+    numbers: list[int] = []
+
+    def wait() -> None:
+        deadline_s = time.monotonic() + 10
+        while not numbers:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        numbers.clear()
+
+    former = signal.signal(signal.SIGINT, lambda number, frame: numbers.append(number))
+    yield wait
+    signal.signal(signal.SIGINT, former)
+
+
+def test_an_interrupt_at_any_moment_of_entering_and_leaving_frees_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard: Callable[[], None]
+) -> None:
+    """As a signal it comes again when that has ended; raised amid our code it goes on to the caller."""
+    monkeypatch.setattr(watched_run, "overhead_us", lambda **_: (0.0, 0.0))
+    before = state_of_torch()
+    for line in (5, 22):
+        lab = trainlab.watch(out=tmp_path / f"in{line}", tensorboard=False)
+        interrupted(line, lab.__enter__)
+        if line % 2 == 0:
+            lab.__exit__(None, None, None)
+            heard()
+        assert state_of_torch() == before
+    for line in (2, 13, 20, 25):
+        lab = trainlab.watch(out=tmp_path / f"out{line}", tensorboard=False)
+        lab.__enter__()
+        interrupted(line, lab.__exit__, None, None, None)
+        assert state_of_torch() == before
+        state = "interrupted" if line % 2 else "done"
+        assert [one.state for one in lab.run.trials()] == [state], line
+        if line % 2 == 0:
+            heard()
+
+
+def test_a_process_that_a_model_forks_writes_nothing_and_the_parent_goes_on(tmp_path: Path) -> None:
+    """Amid a forward pass, and amid that of the copy that is run for a picture of the network."""
+
+    class Forking(torch.nn.Linear):
+        num_calls = 0
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            self.num_calls += 1
+            if self.num_calls in (2, 4):
+                others.append(os.fork())
+            return super().forward(inputs)
+
+    own, others = os.getpid(), list[int]()
+    try:
+        with trainlab.watch(out=tmp_path / "run") as lab:
+            model = Forking(3, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(6):
+                model(torch.ones(2, 3)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    finally:
+        if os.getpid() != own:
+            os._exit(0)
+    assert len([os.waitpid(one, 0) for one in others]) >= 2
+    steps = [
+        line["step"] for line in lab.run.trial("learn-seed1").curve() if line["kind"] == "step"
+    ]
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert len(list(lab.run.trial("learn-seed1").tensorboard_folder.iterdir())) == 1
 
 
 def test_a_model_that_is_let_go_of_is_not_held_on_to(tmp_path: Path) -> None:

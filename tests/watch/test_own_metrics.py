@@ -1,5 +1,6 @@
 """Metrics that a script writes for itself."""
 
+import os
 from pathlib import Path
 
 from torch.utils.tensorboard import SummaryWriter
@@ -60,3 +61,21 @@ def test_new_values_of_a_csv_column_are_told(tmp_path: Path) -> None:
     path.write_text("epoch,val_acc\n1,0.25\n")
     columns.look()
     assert told[2:] == [("accuracy", 0.25)]
+
+
+def test_a_csv_file_begun_anew_is_this_runs_though_an_earlier_one_wrote_the_same(
+    tmp_path: Path,
+) -> None:
+    path, told = tmp_path / "log.csv", list[float]()
+    path.write_text("acc\n0.25\n0.5\n")
+    os.utime(path, (1e9, 1e9))
+    columns = CsvColumns({"accuracy": (str(path), "acc")}, lambda _, value: told.append(value))
+    for text in (
+        "acc\n0.25\n0.5\n",
+        "acc\n0.25\n0.5\n",
+        "acc\n0.25\n0.5\nnan\n",
+        "acc\n0.25\n0.5\nnan\n1\n",
+    ):
+        path.write_text(text)
+        columns.look()
+    assert [value for value in told if value == value] == [0.25, 0.5, 1]

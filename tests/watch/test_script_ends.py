@@ -31,6 +31,12 @@ runpy.run_module("trainlab", run_name="__main__", alter_sys=True)
 IGNORES_INTERRUPTS = HEEDS_INTERRUPTS.replace("signal.default_int_handler", "signal.SIG_IGN")
 
 
+@pytest.fixture(autouse=True)
+def _in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the scripts write lands there."""
+    monkeypatch.chdir(tmp_path)
+
+
 def watched(script: str, folder: Path, *arguments: str) -> tuple[TrialRecord, TrialFolder]:
     """The trial of such a script."""
     path = script if script == "-m" else ENDINGS / script
@@ -87,9 +93,8 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     assert not trial.notes
     folder = run.trial(trial.id)
     assert folder.output_file.read_text() == "saved\nat the end\n"
-    (log,) = folder.work_folder.rglob("log.txt")
-    assert log.read_text() == "not flushed"
-    assert [file.name for file in folder.work_folder.rglob("*.pt")] == ["saved.pt"]
+    assert (tmp_path / "log.txt").read_text() == "not flushed"
+    assert [file.name for file in tmp_path.glob("*.pt")] == ["saved.pt"]
 
 
 @pytest.mark.parametrize("module", ["trainlab.watching.watched_run", "trainlab.watching.hooks"])
@@ -148,7 +153,7 @@ def test_a_script_that_leaves_with_a_code_says_why_and_comes_to_its_end(tmp_path
     assert not trial.notes
     assert folder.output_file.read_text().endswith("the end\n")
     files = {"last.txt": "heard", "unfinished.txt": "all of it"}
-    assert {one.name: one.read_text() for one in folder.work_folder.glob("*/*.txt")} == files
+    assert {one.name: one.read_text() for one in tmp_path.glob("*.txt")} == files
 
 
 @pytest.mark.slow

@@ -108,36 +108,37 @@ def tree_of(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in files}
 
 
-def test_a_script_finds_what_lies_beside_its_folder_and_writes_into_its_own(
+def test_a_script_finds_what_lies_around_its_folder_and_writes_into_its_own(
     tmp_path: Path,
 ) -> None:
     """Also where it writes over what it finds; and where the run folder itself lies there."""
     home = tmp_path / "home"
     origin = home / "project"
-    for name in ("best.txt", "models/last.txt", "models/old/first.txt", "../shared/b.txt"):
+    names = ("best.txt", "models/last.txt", "models/old/first.txt", "runs/own/model.txt")
+    for name in (*names, "../shared/b.txt", "../../above.txt", "../../far/data/c.txt"):
         (origin / name).parent.mkdir(parents=True, exist_ok=True)
         (origin / name).write_text(name)
-    before = tree_of(home)
+    before = tree_of(tmp_path)
     place = origin / "runs" / "r" / "trials" / "t" / "work"
     work = make_workplace(place, origin)
-    found = tree_of(place)
-    assert found["project/best.txt"] == "best.txt"
-    assert found["shared/b.txt"] == "../shared/b.txt"
-    assert not (work / "runs").exists(), "a link to it would lead round in circles"
+    assert {name: (work / name).read_text() for name in names} == {name: name for name in names}
+    for name in ("../shared/b.txt", "../../above.txt", "../../far/data/c.txt"):
+        assert (work / name).read_text() == name
+    assert [path.name for path in (work / "runs").iterdir()] == ["own"], "else round in circles"
     (work / "best.txt").write_text("better")
     (work / "models" / "last.txt").write_text("later")
     (work / "models" / "new.txt").write_text("new")
     (work / "models" / "old" / "first.txt").unlink()
     (work / ".." / "shared" / "b.txt").write_text("mine")
-    clear_workplace(place, origin)
-    assert tree_of(place) == {
+    clear_workplace(place)
+    assert tree_of(work.parent) == {
         "project/best.txt": "better",
         "project/models/last.txt": "later",
         "project/models/new.txt": "new",
         "shared/b.txt": "mine",
     }
-    shutil.rmtree(origin / "runs")
-    assert tree_of(home) == before
+    shutil.rmtree(origin / "runs" / "r")
+    assert tree_of(tmp_path) == before
 
 
 def test_what_is_too_large_or_too_much_to_copy_is_a_link(
@@ -153,7 +154,7 @@ def test_what_is_too_large_or_too_much_to_copy_is_a_link(
     (origin / "small.pt").write_text("x")
     (origin / "round").symlink_to(origin)
     (origin / "empty").mkdir()
-    place = tmp_path / "run" / "work"
+    place = tmp_path / "run" / "trials" / "t" / "work"
     work = make_workplace(place, origin)
     links = sorted(path.name for path in work.rglob("*") if path.is_symlink())
     assert links == ["large.pt", "pictures", "round"]
@@ -161,7 +162,7 @@ def test_what_is_too_large_or_too_much_to_copy_is_a_link(
     (work / "empty" / "new").write_text("n")
     assert not list((origin / "empty").iterdir())
     (work / "empty" / "new").unlink()
-    clear_workplace(place, origin)
+    clear_workplace(place)
     assert not place.exists()
     assert len(list((origin / "pictures").iterdir())) == 4
 

@@ -29,6 +29,7 @@ from trainlab.watching import tracer as tracing
 from trainlab.watching.hooks import COUNTS, LIGHT, WHOLE
 from trainlab.watching.timeline import DATA, EVALUATION, FORWARD, LOSS, OTHER, PARTS
 from trainlab.watching.tracer import Tracer
+from trainlab.watching.watched_run import watched_record
 
 
 @pytest.fixture(autouse=True)
@@ -288,7 +289,9 @@ def test_steps_and_losses_are_those_of_the_loop() -> None:
     assert all(map(math.isnan, several[::2]))  # a complex one has no value
     gan = traced(adversarial).log
     values = gan.losses.values()
-    assert gan.losses_of(1) == {"train/loss": values[2], "train/loss_2": values[1]}
+    for number in (0, 49):  # to the last: each step has the losses of both
+        own = {"train/loss": values[2 * number], "train/loss_2": values[2 * number + 1]}
+        assert gan.losses_of(number) == own
 
 
 def test_the_loss_of_a_scaled_backward_pass_is_the_unscaled_one() -> None:
@@ -357,8 +360,9 @@ def test_time_between_bursts_is_divided_as_in_the_latest_but_for_what_is_unusual
 
 
 def with_tests(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -> Tracer:
-    """A training without a loader that is tested after some steps, for 5 ms each."""
+    """A training without a loader that after some steps is tested for 5 ms and then sleeps for 50."""
     clock, model = Clock(), net()
+    model[0].register_forward_hook(lambda *_: None if torch.is_grad_enabled() else clock.busy(5.0))
     tracer, optimizer = Tracer(clock=clock), sgd(model)
     tracer.is_sampled = True
     for number in range(num_steps):
@@ -369,8 +373,9 @@ def with_tests(num_steps: int, tests: Callable[[int], bool], *, by_eval: bool) -
                 model.eval()
             with torch.no_grad():
                 model(torch.randn(3, 4))
-            clock.busy(5.0)
+            clock.busy(50.0)
     tracer.close()
+    assert sum(tracer.timeline.total_ns) == clock.now_ns
     return tracer
 
 
@@ -378,10 +383,12 @@ def test_a_test_begins_a_burst_and_one_that_nothing_tells_of_ends_the_sampling()
     told = with_tests(60, lambda number: number % 20 == 19, by_eval=True)
     assert told.timeline.num_evaluation_passes == 3
     assert told.timeline.total_ns[EVALUATION] == 15e6
+    assert told.timeline.total_ns[OTHER] == 150e6
     assert told.timeline.num_marks > 0
     untold = with_tests(40, lambda number: number in (3, 30), by_eval=False)
     assert untold.timeline.num_evaluation_passes == 2
     assert untold.timeline.total_ns[EVALUATION] == 10e6
+    assert untold.timeline.total_ns[OTHER] == 100e6
     assert untold.timeline.num_marks == 0
 
 
@@ -521,6 +528,19 @@ def test_a_script_that_goes_on_after_its_model_raised_is_seen_on() -> None:
     assert not model._forward_hooks
     assert all(parts_ns[FORWARD] for parts_ns in tracer.parts_ns.values())
     assert set(hooks) == {0}
+
+
+def test_of_a_long_run_evenly_spaced_steps_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the first: a typical step is as much one of the last as of the first steps."""
+    monkeypatch.setattr(tracing, "ALL_UP_TO", 10)
+    model, tracer = net(), Tracer()
+    optimizer = sgd(model)
+    for _ in range(35):
+        step(model, optimizer, torch.ones(1, 4))
+    tracer.close()
+    record = watched_record(tracer, ())
+    assert record.steps == [1, *range(4, 36, 4)]
+    assert {len(ms) for ms in record.steps_ms.values()} == {len(record.steps)}
 
 
 def test_what_torch_compiles_depends_on_nothing_of_ours() -> None:

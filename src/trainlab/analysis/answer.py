@@ -10,23 +10,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
+from typing import Any
 
 from trainlab.analysis import finding
+from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure
+from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
-from trainlab.analysis.evidence import ENDED_WELL, UNFINISHED, Evidence, grouped
+from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, TrialRecords, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
-from trainlab.analysis.learning import curve_figure
-from trainlab.analysis.measurement import MODES
-from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.operators import device_us, is_on_device, operator_figure, ranked
-from trainlab.analysis.scaling import batch_series
+from trainlab.analysis.learning import curve_figure, ways
+from trainlab.analysis.measurement import MODES, CostSummary, Measurement
+from trainlab.analysis.metrics import compared_metrics, objective_in
+from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
-from trainlab.spec import Cell
+from trainlab.spec import Cell, TrainSpec
+from trainlab.spec.study import without_part
+from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
@@ -40,7 +43,7 @@ MOST_OF_SCRIPT = 3
 SAME = ("equivalent", "identical")
 IMAGES = ("mnist", "fashion-mnist")
 """Data sets whose samples are images."""
-LOSS, DEVICE = "train/loss", "device"
+DEVICE = "device"
 GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
 """By verdict, what is said of a device that is neither faster nor slower."""
 NOTABLE_SHARE = 0.2
@@ -56,10 +59,11 @@ CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
-FIXED_SHARE, SMALL_PHASE = 0.2, 0.05
+FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.005
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
-must take to be named."""
+must take to be named. SMALL_PART of what is saved is told."""
 FEWEST_COUNTED = 10
+"""Page faults come with every step; so many more are worth a word."""
 SLOW_FIRST = 1.5
 LITTLE_GAIN, IDLE = 1.5, 0.5
 """A GPU that gains less, and computes for a smaller share of a step, waits for the host."""
@@ -77,11 +81,14 @@ class Answer:
     """What could not be told, and what would settle it."""
     is_about_cost: bool
     """Whether the first sentence tells of two settings which is faster."""
+    objective: str
+    """Which metric it goes by, where there was a choice; else empty."""
 
     def sections(self, words: Words) -> Iterator[Section]:
         """The sentences, or that there are none; then reasons and open points, where there are any."""
         lead = Statements(self.sentences, is_lead=True) if self.sentences else None
-        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")),))
+        note = [Paragraph(self.objective)] if self.objective else []
+        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")), *note))
         if self.reasons:
             yield Section("why", words("why_so"), (Statements(self.reasons),))
         if self.open_points:
@@ -104,7 +111,8 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     # What is about one thing stands together.
     sentences = dict.fromkeys(one for column in columns for one in column if one in chosen)
     reasons, open_points = tuple(writer.reasons()), tuple(writer.open_points())
-    return Answer((*sentences, *last), reasons, open_points, any(of_cost))
+    note = writer.objective()
+    return Answer((*sentences, *last), reasons, open_points, any(of_cost), note)
 
 
 class _Writer:
@@ -117,6 +125,7 @@ class _Writer:
         kind = "image" if data in IMAGES else "any"
         self.samples = {name: words(f"{name}_{kind}") for name in ("sample", "samples")}
         self.metric = next(iter(compared_metrics(evidence)), "")
+        self.ways = ways(words, evidence.study.is_better_lower(self.metric) is not None)
         self.by_kind = grouped(findings, lambda one: one.kind)
         self.all_effects = [
             one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric
@@ -130,6 +139,7 @@ class _Writer:
     def tell(self, one: Finding, key: str, section: str = "", **more: object) -> Statement:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
+        values |= self.ways
         return Statement(
             self.words.tidy(one.fill(self.words, key, **values)), section or one.section
         )
@@ -147,6 +157,20 @@ class _Writer:
     def device_name(self, trial: TrialRecord) -> str:
         """`the CPU`, `the GPU`."""
         return level_name(DEVICE, str(trial.resolved.get(DEVICE, "cpu")), self.words)
+
+    def on(self, measurement: Measurement | None) -> str:
+        """` on the GPU`, where costs of more than one device were measured."""
+        names = {self.device_name(one.trial) for one in self.evidence.measured}
+        if measurement is None or len(names) < 2:
+            return ""
+        return self.words("on_device", device=self.device_name(measurement.trial))
+
+    def ratio(self, one: Finding) -> dict[str, Any]:
+        """How many times as fast or as slow, as far as that is known, and why it is only a range."""
+        value = one.speedup if one.kind == "parallel" else one.ratio
+        measured = [self.evidence.measurement(cell, one.mode) for cell in one.cells]
+        ends, why = headline(value, one.interval, measured, self.words)
+        return {"times": ends if value > 1 else ends.inverse, "why": why}
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect
@@ -170,6 +194,27 @@ class _Writer:
             )
         for effects in self.effects.values():
             yield from self.same(effects)
+
+    def objective(self) -> str:
+        """Which metric it goes by, where the objective is none of those recorded or there is another that
+        is no loss; and that nothing says which way of it is better, where that matters."""
+        words, study, metric = self.words, self.evidence.study, self.metric
+        own, compared = without_part(metric), map(without_part, compared_metrics(self.evidence))
+        others = [name for name in compared if name != own and not name.startswith("loss")]
+        is_unknown = study.objective and objective_in(self.evidence.metrics, study) is None
+        keys = {
+            "objective_unknown": metric and is_unknown,
+            "objective_asked": others and study.objective and not is_unknown,
+            "objective_taken": others and not study.objective,
+            "objective_open": len(self.cells) > 1
+            and metric
+            and study.is_better_lower(metric) is None,
+        }
+        told = {"metric": words.metric(metric), "name": own, "other": next(iter(others), "")}
+        told |= {"asked": study.objective or "", "known": ", ".join(self.evidence.metrics)}
+        return words.tidy(
+            words.sentences(*(words(k, **told) for k, is_said in keys.items() if is_said))
+        )
 
     def best(self, best: Finding) -> Iterator[Statement]:
         """The best setting, and what cannot be told from it or is the same."""
@@ -228,38 +273,22 @@ class _Writer:
         """Where it ended, how long that took and where its loss went, over the seeds."""
         metric, words, settings = self.metric, self.words, cell.settings
         values = self.evidence.finite_values(cell.id, metric)
-        if not values:
-            return
         of_cell = [*self.evidence.learned.get(cell.id, {}).values()]
-        # A script has epochs where a loader gives them.
-        has_epochs = self.evidence.study.script is None or all(
-            "passes" in one.trial.resolved for one in of_cell
-        )
-        num_updates = max((one.trial.steps_done for one in of_cell), default=0)
-        num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
-        is_one_pass = metric.startswith("train/") and any(one.is_one_pass() for one in of_cell)
-        if settings.keep_best:
-            when = words("answer_best_epoch")
-        elif settings.max_steps is not None:
-            when = words("answer_after_updates", number=settings.max_steps)
-        elif has_epochs:
-            # Not always what was asked: training may stop early.
-            epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
-            when = words("answer_after", epochs=epochs)
-        elif is_one_pass:
-            when = words("answer_over_updates", number=num_at_the_end(num_updates))
-        else:
-            when = words("answer_after_updates", number=num_updates)
-        yield self.say(
-            "answer_value" if len(values) == 1 else "answer_values",
-            "learning",
-            metric=words.metric(metric),
-            value=value_text(metric, statistics.fmean(values)),
-            when=when,
-            seeds=finding.num_seeds(len(values), words),
-            low=value_text(metric, min(values)),
-            high=value_text(metric, max(values)),
-        )
+        if not values and not any(one.trial.state == "done" for one in of_cell):
+            return
+        has_epochs = all(one.has_epochs() for one in of_cell)
+        when = self.ended_after(settings, of_cell, has_epochs=has_epochs)
+        if values:
+            yield self.say(
+                "answer_value" if len(values) == 1 else "answer_values",
+                "learning",
+                metric=words.metric(metric),
+                value=value_text(metric, statistics.fmean(values)),
+                when=when,
+                seeds=finding.num_seeds(len(values), words),
+                low=value_text(metric, min(values)),
+                high=value_text(metric, max(values)),
+            )
         trained = [one for one in of_cell if one.trial.state in ENDED_WELL]
         epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
         totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
@@ -270,20 +299,45 @@ class _Writer:
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
-        if curves and all(len(losses) > 1 for losses in curves):
+        if has_epochs and curves and all(len(losses) > 1 for losses in curves):
             first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
             ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:
                 yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
 
+    def ended_after(
+        self, settings: TrainSpec, of_cell: Sequence[TrialRecords], *, has_epochs: bool
+    ) -> str:
+        """`after 5 epochs`, or so many updates."""
+        words, passes = self.words, [one.trial.resolved.get("passes") for one in of_cell]
+        num_updates = max((one.trial.steps_done for one in of_cell), default=0)
+        num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
+        if settings.keep_best:
+            return words("answer_best_epoch")
+        if settings.max_steps is None and has_epochs:
+            # Not always what was asked: training may stop early.
+            epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
+            return words("answer_after", epochs=epochs)
+        when = words("answer_after_updates", number=settings.max_steps or num_updates)
+        if self.metric.startswith("train/") and any(one.is_one_pass() for one in of_cell):
+            when = words("answer_over_updates", number=num_at_the_end(num_updates))
+        if all(passes) and not num_epochs:
+            part = words("part_of_pass", number=f"{max(one or 0 for one in passes):g}")
+            return words("answer_of_pass", when=when, part=part)
+        return when
+
     def failures(self) -> Iterator[Statement]:
-        """Settings some of whose runs diverged, those with the largest share of them first."""
+        """Settings some of whose runs diverged, those with the largest share of them first; then metrics
+        that were not finite."""
         diverged = self.by_kind.get("diverged", [])
         for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
             key = "answer_diverged_all" if len(self.cells) == 1 else key
             (name,) = self.names(one)
             yield self.tell(one, key, "trouble", setting=name)
+        for one in self.by_kind.get("not_finite", [])[:MOST_NAMED]:
+            key = "answer_not_finite_all" if len(self.cells) == 1 else "answer_not_finite"
+            yield self.tell(one, key, setting=self.names(one)[0])
 
     def script(self) -> Iterator[Statement]:
         """The whole first, of a single setting; then what stands out, each where it is largest."""
@@ -303,10 +357,12 @@ class _Writer:
         words = self.words
         for mode in MODES:
             gains = [one for one in self.ratios(mode) if one.factor == DEVICE]
-            parts = []
+            parts, reasons = [], list[str]()
             for gain in gains:
                 key = "gain_faster" if gain.ratio < 1 else "gain_slower"
-                text = words(GAINS.get(gain.verdict or "", key), times=gain.ratio)
+                told = self.ratio(gain)
+                text = words(GAINS.get(gain.verdict or "", key), **told)
+                reasons += [told["why"]] if gain.verdict == "different" else []
                 if len(gains) > 1:
                     levels = self.cells[gain.cells[1]].levels.items()
                     rest = (level_name(one, level, words) for one, level in levels if one != DEVICE)
@@ -314,9 +370,9 @@ class _Writer:
                 parts.append(text)
             if gains:
                 first, second = self.names(gains[0])
-                told = words("list_semicolon").join(parts)
-                key = f"answer_device_{mode}"
-                yield self.say(key, "factor-device", first=first, second=second, gains=told)
+                both = {"first": first, "second": second, "why": max([*reasons, ""])}
+                both["gains"] = words("list_semicolon").join(parts)
+                yield self.say(f"answer_device_{mode}", "factor-device", **both)
 
     def speed(self) -> Iterator[Statement]:
         """Of each other factor the fastest level in training; one mode without the other where only that
@@ -331,7 +387,8 @@ class _Writer:
                     one = max(told, key=lambda one: one.weight)
                     slow, fast = self.names(one) if one.ratio <= 1 else self.names(one)[::-1]
                     key = f"answer_faster_{mode}"
-                    yield self.tell(one, key, section_of(factor), fast=fast, slow=slow)
+                    named = {"fast": fast, "slow": slow, **self.ratio(one)}
+                    yield self.tell(one, key, section_of(factor), **named)
                 elif all(one.verdict == "equivalent" for one in own):
                     names = dict.fromkeys(name for one in own for name in self.names(one))
                     yield self.say(
@@ -349,13 +406,16 @@ class _Writer:
             return
         for measurement in (one for mode in MODES for one in self.evidence.measured_in(mode)):
             summary, mode = measurement.summary, measurement.summary.mode
+            costs = summary.step_ms, summary.sample_us
+            (ms, why), (us, _) = (headline(o.value, o, [measurement], words) for o in costs)
             yield self.say(
                 f"answer_step_{mode}",
                 "comparison",
                 batch=summary.batch_size,
                 device=self.device_name(measurement.trial),
-                ms=summary.step_ms.value,
-                us=summary.sample_us.value,
+                ms=ms,
+                us=us,
+                why=why,
             )
             if mode == "train" and (total := sum(summary.phases_ms.values())):
                 shares = sorted(summary.phases_ms.items(), key=lambda phase: -phase[1])[:2]
@@ -367,8 +427,9 @@ class _Writer:
                     times = f"{1 / (1 - fetching):.1f}"
                     yield self.say("answer_loader", "phases", share=fetching, times=times)
             operators = measurement.operators
-            if operators is not None and (rows := ranked(operators, "self")):
-                whole = words("share_of_device" if is_on_device(operators) else "share_of_step")
+            is_known = operators is not None and not ops.phases_apart(measurement)
+            if operators is not None and is_known and (rows := ops.ranked(operators, "self")):
+                whole = words("share_of_device" if ops.is_on_device(operators) else "share_of_step")
                 top = {"operator": bare_operator(rows[0].name), "share": rows[0].share}
                 yield self.say(f"answer_top_{mode}", "operators", **top, whole=whole)
             if mode == "train" and measurement.memory is not None:
@@ -380,27 +441,43 @@ class _Writer:
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
-                    yield Statement(self.words.tidy(one.fill(self.words, key)), one.section)
+                    measured = self.evidence.measurement(one.cells[-1], "train")
+                    on = one.shared_text(self.words) or self.on(measured)
+                    told = self.ratio(one) if kind == "parallel" else {}
+                    if told and told["why"]:
+                        told["efficiency"] = Interval(one.efficiency_low, one.efficiency_high)
+                    yield self.tell(one, key, **told, on=on)
 
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
         yield from self.why_batches()
         yield from self.why_no_gain()
         # Training without resets is shown to be worse, and the gradients are seen to grow.
-        is_worse = any(one.verdict == "different" for one in self.by_kind.get("no_reset", ()))
+        is_worse = any(
+            one.verdict == "different"
+            and (one.mean_b > one.mean_a) == self.evidence.study.is_better_lower(one.subject)
+            for one in self.by_kind.get("no_reset", ())
+        )
         growths = (one.times for one in self.by_kind.get("accumulation", ()))
         if is_worse and (most := max(growths, default=0.0)) > 1:
             yield self.say("why_resets", "probes", times=most)
         yield from self.why_first_step()
 
+    def series(self) -> BatchSeries | None:
+        """The batch sizes that the sentence about their speed is about; the first without any."""
+        told = sorted(self.ratios("train"), key=lambda o: (o.verdict != "different", -o.weight))
+        found = batch_series(self.evidence, "train")
+        about = (one for ratio in told for one in found if {*ratio.cells} <= {*one.cells})
+        return next(about, next(iter(found), None))
+
     def why_batches(self) -> Iterator[Statement]:
         """That a large batch shares among its samples what hardly grows with it; the optimizer's work."""
-        series = next(iter(batch_series(self.evidence, "train")), None)
+        series = self.series()
         if series is None:
             return
         small, large = min(series.by_size), max(series.by_size)
-        sizes = {"small": small, "large": large}
         a, b = (series.by_size[size].summary for size in (small, large))
+        where = {"small": small, "large": large, "on": self.on(series.by_size[small])}
         a_ms, b_ms, step_ms = a.phases_ms, b.phases_ms, sum(a.phases_ms.values())
         fixed = [
             name
@@ -410,21 +487,28 @@ class _Writer:
         share = sum(a_ms[name] for name in fixed) / (step_ms or 1.0)
         is_cheaper = b.sample_us.value <= CHEAPER * a.sample_us.value
         if is_cheaper and large >= FEWEST_TIMES * small and share >= FIXED_SHARE:
-            saved = {name: a_ms[name] / small - b_ms.get(name, 0.0) / large for name in a_ms}
             yield self.say(
                 "why_batches",
                 "phases",
-                **sizes,
+                **where,
                 longer=b.step_ms.value / a.step_ms.value,
                 more=large / small,
                 phases=joined(map(self.words.phase, fixed), self.words),
                 share=share,
-                # Not above all of it: other phases may take longer.
-                part=min(1.0, sum(saved[name] for name in fixed) / sum(saved.values())),
+                parts=self.saved(a, b),
             )
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
-            yield self.say("why_optimizer", "phases", **ms, **sizes)
+            yield self.say("why_optimizer", "phases", **ms, **where)
+
+    def saved(self, a: CostSummary, b: CostSummary) -> str:
+        """Which phases take less per sample at the second batch size, by their shares of what is saved."""
+        per_sample = ((name, ms / a.batch_size) for name, ms in a.phases_ms.items())
+        saved = {o: ms - b.phases_ms.get(o, 0.0) / b.batch_size for o, ms in per_sample}
+        whole = sum(max(0.0, ms) for ms in saved.values())
+        shares = sorted(((ms / whole, name) for name, ms in saved.items()), reverse=True)
+        told = (f"{self.words.phase(o)} {whole_percent(s)}" for s, o in shares if s >= SMALL_PART)
+        return joined(told, self.words)
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -434,26 +518,36 @@ class _Writer:
             return
         measurement = self.evidence.measurement(gain.cells[1], "train")
         if measurement is not None and measurement.operators is not None:
-            busy = device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
+            busy = ops.device_us(measurement.operators) / 1e3 / measurement.summary.step_ms.value
             if 0 < busy < IDLE:
                 setting = level_name("batch_size", measurement.summary.batch_size, self.words)
                 yield self.say("why_no_gain", "operators", setting=setting, busy=busy)
 
     def why_first_step(self) -> Iterator[Statement]:
-        """Where the first step takes longer and more is seen to happen in it."""
-        for measurement in self.evidence.measured_in("train")[:1]:
+        """Of the first step the phase that takes longer by most, and what was counted in it."""
+        series, words = self.series(), self.words
+        measured = [*series.by_size.values()] if series else self.evidence.measured_in("train")
+        for measurement in measured[:1]:
             cold = cold_start(measurement.costs, measurement.layers)
-            step_ms = cold and cold.step_ms
+            if cold is None or (cold.step_ms.ratio or 0.0) < SLOW_FIRST:
+                return
             counts = [
-                self.words(f"cold_more_{one.name}", number=f"{one.first:,.0f}")
-                for one in (cold.evidence if cold else ())
-                if one.first > 2 * one.settled + FEWEST_COUNTED
+                words.counted(f"cold_one_{one.name}", f"cold_more_{one.name}", one.first)
+                for one in cold.in_slowest
+                if one.first > 2 * one.settled + FEWEST_COUNTED * (one.name == "page_faults")
             ]
-            if step_ms and counts and (step_ms.ratio or 0.0) >= SLOW_FIRST:
-                setting = level_name("batch_size", measurement.summary.batch_size, self.words)
-                times = {"times": step_ms.ratio, "ms": step_ms.first}
-                told = joined(counts, self.words)
-                yield self.say("why_first_step", "cold", setting=setting, counts=told, **times)
+            step, slowest = cold.step_ms, cold.slowest
+            yield self.say(
+                "why_first_step",
+                "cold",
+                setting=level_name("batch_size", measurement.summary.batch_size, words),
+                on=self.on(measurement),
+                first=step,
+                # Medians by themselves need not add up.
+                excess=min(slowest.excess, step.excess),
+                phase=words.phase(slowest.name),
+                seen=words("cold_seen", counts=joined(counts, words)) if counts else "",
+            )
 
     def open_points(self) -> Iterator[Statement]:
         """Trials that are missing; then of each factor what its seeds and processes could not tell."""
@@ -486,6 +580,7 @@ class _Writer:
                     after = words("open_seeds", number=needed)
                 text = words(
                     key,
+                    **self.ways,
                     metric=words.metric(self.metric),
                     pairs=self.pairs(some),
                     seeds=finding.num_seeds(num_seen, words),
@@ -643,6 +738,6 @@ def answer_section(data: RunData, words: Words) -> Section:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
         chart = figure_of(data, metrics[0], words)
     elif chart is None and profiled:
-        chart = operator_figure(data, profiled[0], words)
+        chart = ops.operator_figure(data, profiled[0], words)
     blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
     return Section(lead.id, lead.title, blocks, tuple(others))

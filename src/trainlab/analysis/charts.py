@@ -109,10 +109,10 @@ def colour(
 
 
 def tooltip(hover: Hover) -> list[Spec]:
+    """Vega-Lite writes titles into an expression, where a line must not end and a backslash escapes."""
     return [
-        {"field": field, "title": title, "type": "nominal"}
-        if pattern is None
-        else {"field": field, "title": title, "type": "quantitative", "format": pattern}
+        {"field": field, "title": " ".join(title.split()).replace("\\", r"\\")}
+        | ({"type": "quantitative", "format": pattern} if pattern else {"type": "nominal"})
         for field, title, pattern in hover
     ]
 
@@ -297,7 +297,7 @@ OUTSIDE = "outside"
 """The part of a step that no operator accounts for."""
 PHASES = (
     *("data", "transfer", "zero_grad", "forward", "loss", "backward", "optimizer", "other"),
-    "prepare",
+    *("prepare", "inference"),
 )
 MEMORY = ("parameters", "buffers", "gradients", "optimizer", "input", "activations", "other")
 """In the order of their colours."""

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 
 from trainlab.analysis.charts import Hover, Spec, chart, colour, layer, quantity, scale_for, tooltip
@@ -39,6 +40,11 @@ class ColdPair:
         """The first figure over the settled one; None where that is 0."""
         return self.first / self.settled if self.settled else None
 
+    @property
+    def excess(self) -> float:
+        """How much more the first step has."""
+        return self.first - self.settled
+
 
 @dataclass(frozen=True)
 class ColdStart:
@@ -51,6 +57,10 @@ class ColdStart:
     """Forward passes of the layers, those that gained most by warming up first."""
     evidence: tuple[ColdPair, ...]
     """What was counted during the step: memory touched first, modules and libraries loaded, …"""
+    slowest: ColdPair
+    """The phase that takes longer by most."""
+    in_slowest: tuple[ColdPair, ...]
+    """What was counted during that phase."""
 
 
 def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> ColdStart | None:
@@ -75,14 +85,25 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
     ]
     counts = {name: attrgetter(field) for name, field in COUNTS.items()}
     first = records[0].cold[0]
+    phases_ms = tuple(map(phase, phases))
+    slowest = max(phases_ms, key=attrgetter("excess"))
+
     return ColdStart(
         step_ms=pair("step", _total_ms),
-        phases_ms=tuple(map(phase, phases)),
+        phases_ms=phases_ms,
         layers_ms=tuple(sorted(forward, key=lambda one: one.settled - one.first)),
         evidence=tuple(
             pair(name, read) for name, read in counts.items() if read(first) is not None
         ),
+        slowest=slowest,
+        in_slowest=tuple(
+            pair(one, partial(in_phase, phase=slowest.name, field=COUNTS[one])) for one in COUNTS
+        ),
     )
+
+
+def in_phase(step: ColdStep, phase: str, field: str) -> int:
+    return step.in_phases.get(phase, {}).get(field, 0)
 
 
 def _total_ms(step: ColdStep) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from trainlab import __version__
 from trainlab.analysis import charts, document, factors
 from trainlab.analysis.answer import notices, size_text
-from trainlab.analysis.cost import MOST_VALUES, ratios_between
+from trainlab.analysis.cost import MOST_VALUES, headline, ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -20,7 +20,7 @@ from trainlab.analysis.evidence import (
     trial_confounds,
 )
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.measurement import MODES
+from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
 from trainlab.analysis.operators import operator_table
@@ -31,7 +31,7 @@ from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Verdict, compare_all
 from trainlab.words import Words
-from trainlab.words.numbers import figure, times
+from trainlab.words.numbers import figure
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class CellComparison:
     interval: Interval | None
     """The 95% interval of the change."""
     verdict: Verdict
+    measured: tuple[Measurement, ...] = ()
+    """Of a cost, in both runs."""
 
     @property
     def is_cost(self) -> bool:
@@ -242,6 +244,7 @@ def _costs(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterator
                 found.ratio.value,
                 found.equivalence if is_equivalent else found.ratio.interval,
                 found.verdict,
+                (a, b),
             )
 
 
@@ -315,16 +318,18 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
         return words(f"compared_speed_{mode}_open", number=len(pairs))
-    gains, key = sorted(1 / pair.change for pair in told), "faster"
-    if gains[-1] < 1:
-        gains, key = sorted(pair.change for pair in told), "slower"
-    if gains[0] <= 1:
-        named = ((times(1 / pair.change), pair.cell) for pair in told[:MOST_NAMED])
-        parts = (words("compared_at", times=ratio, setting=cell) for ratio, cell in named)
-        return words(f"compared_speed_{mode}_both", parts=words("list_semicolon").join(parts))
-    low, high = times(gains[0]), times(gains[-1])
-    span = low if gains[-1] < ALIKE * gains[0] else words("range", low=low, high=high)
-    text = words(f"compared_speed_{mode}_{key}", times=span)
+    known = [headline(one.change, one.interval, one.measured, words) for one in told]
+    gains, why = [ends.inverse for ends, _ in known], max(why for _, why in known)
+    ends, key = Interval(min(o.low for o in gains), max(o.high for o in gains)), "faster"
+    if {pair.change > 1 for pair in told} == {True, False}:
+        named = zip(gains[:MOST_NAMED], told, strict=False)
+        parts = (words("compared_at", times=ratio, setting=pair.cell) for ratio, pair in named)
+        listed = words("list_semicolon").join(parts)
+        return words(f"compared_speed_{mode}_both", parts=listed, why=why)
+    if ends.low < 1:
+        ends, key = ends.inverse, "slower"
+    span = Interval(ends.low, ends.low) if ends.high < ALIKE * ends.low else ends
+    text = words(f"compared_speed_{mode}_{key}", times=span, why=why)
     if len(told) == len(pairs):
         return text
     return words.sentences(text, words("compared_some", some=len(told), all=len(pairs)))

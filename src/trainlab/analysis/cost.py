@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from trainlab.analysis.tables import (
 )
 from trainlab.spec import CostSpec
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, excess_variance, ratio_twice
+from trainlab.stats.means import Interval
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
 
@@ -121,12 +122,33 @@ def _change_of_time(one: Finding, words: Words) -> dict[str, object]:
     if one.verdict != "different":
         within = one.interval_text(words)
         return {"change_of_time": words("time_ratio", ratio=figure(one.ratio), within=within)}
-    key, times, interval = "time_slower", one.ratio, one.interval
+    key, ratio, interval = "time_slower", one.ratio, one.interval
     if one.ratio <= 1:
-        key, times, interval = "time_faster", 1 / times, interval and interval.inverse
+        key, ratio, interval = "time_faster", 1 / ratio, interval and interval.inverse
     within = one.interval_text(words, interval=interval)
-    shown = {"times": figure(times), "share": percent(one.ratio), "within": within}
+    shown = {"times": figure(ratio), "share": percent(one.ratio), "within": within}
     return {"change_of_time": words(key, **shown)}
+
+
+WIDE = 0.25
+"""A ratio that may be off by more has no single figure in a headline."""
+
+
+def headline(
+    value: float,
+    within: Interval | Estimate | None,
+    measured: Iterable[Measurement | None],
+    words: Words,
+) -> tuple[Interval, str]:
+    """A figure; where its interval is wide or a time behind it is flagged that interval, and why."""
+    flags = (one.summary.unstable for one in measured if one is not None)
+    worst = max(filter(None, flags), key=lambda one: one.off_by, default=None)
+    if within is None or within.low is None or within.high is None:
+        return Interval(value, value), ""
+    if worst is None and math.sqrt(within.high / within.low) - 1 <= WIDE:
+        return Interval(value, value), ""
+    why = words.warning(worst.reason, worst.value) if worst else words("ratio_varies")
+    return Interval(within.low, within.high), words("only_range", why=why)
 
 
 def _unstable_text(one: Finding, words: Words) -> str:

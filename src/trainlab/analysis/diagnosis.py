@@ -56,6 +56,8 @@ PURE = 0.8
 """Share of a statement's samples that must lie where it is blamed for."""
 ENCLOSING = 0.01
 """Share of them in backward passes and updates from which on it holds the training itself."""
+MOSTLY = 0.5
+"""From this share of an update on, it may be said to be what takes the time."""
 MIN_POTENTIAL = 0.05
 """What could save less is not tried, unless nothing could save more."""
 REMEDIED = 0.10
@@ -102,15 +104,14 @@ def update_parts_ms(watched: WatchedRecord) -> dict[str, float]:
     later = [place for place, step in enumerate(watched.steps) if step > FIRST_STEPS]
     if not later:
         return {}
-    parts = {
-        name: statistics.fmean(values[place] for place in later)
-        for name, values in watched.steps_ms.items()
-    }
-    between_ms = sum(parts.pop(name, 0.0) for name in BETWEEN)
-    writing = watched.samples.get("logging", 0)
-    share = writing / ((writing + sum(watched.samples.get(name, 0) for name in BETWEEN)) or 1)
-    parts["between"] = (1 - share) * between_ms
-    parts["logging"] = share * between_ms
+    parts = {n: statistics.fmean(ms[at] for at in later) for n, ms in watched.steps_ms.items()}
+    parts["logging"] = 0.0
+    for whole, own in (("between", ("logging", *BETWEEN)), ("loss", ("logging_in_loss", "loss"))):
+        writing, *others = (watched.samples.get(part, 0) for part in own)
+        spent_ms = sum(parts.pop(part, 0.0) for part in own[1:])
+        writing_ms = spent_ms * writing / ((writing + sum(others)) or 1)
+        parts[whole] = spent_ms - writing_ms
+        parts["logging"] += writing_ms
     parts["evaluation"] = 1e3 * watched.parts_s.get("evaluation", 0.0) / watched.num_steps
     return {name: ms for name, ms in parts.items() if ms > 0}
 
@@ -164,17 +165,21 @@ def is_rare(watched: WatchedRecord, limit: LimitName) -> bool:
 
 
 def chosen(found: Sequence[Hypothesis], most: int) -> tuple[Hypothesis, ...]:
-    """Those to try: up to so many that promise enough, or the one that promises most; with them what
-    would have been tried, but cannot be."""
+    """Those to try: up to so many that promise enough, or the one that promises most."""
     can = [one for one in found if one.changes]
-    tried = [one for one in can if one.potential >= MIN_POTENTIAL][:most] or can[:1]
-    cannot = [one for one in found if not one.changes and one.potential >= MIN_POTENTIAL]
-    return tuple(sorted([*tried, *cannot], key=lambda one: -one.potential))
+    return tuple([one for one in can if one.potential >= MIN_POTENTIAL][:most] or can[:1])
+
+
+def left_out(found: Sequence[Hypothesis], tried: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Those that promise enough, too, and cannot be tried, or of which not all changes are."""
+    limits, done = {one.limit for one in tried}, {c for one in tried for c in one.changes}
+    others = (one for one in found if one.limit not in limits or not done.issuperset(one.changes))
+    return tuple(replace(one, remedies=()) for one in others if one.potential >= MIN_POTENTIAL)
 
 
 def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypothesis, ...]:
     """What was asked for by name: a limit, as `data`, or a change, as `threads=1`. SpecError for others."""
-    limits = {one.limit: one for one in found}
+    limits: dict[str, Hypothesis] = {one.limit: one for one in found}
     picked: dict[LimitName, Hypothesis] = {}
     for text in asked:
         if text in get_args(LimitName):
@@ -189,6 +194,7 @@ def asked_for(found: Sequence[Hypothesis], asked: Sequence[str]) -> tuple[Hypoth
         if name in changes_of.WITH_NUMBER and not value.isdecimal():
             raise SpecError([f"--try: got {text!r}, must have a whole number, as {name}=1"])
         seen = limits.get(LIMIT_OF[name], Hypothesis(limit=LIMIT_OF[name]))
+        seen = next((one for one in found if text in one.changes), seen)
         before = picked[seen.limit].changes if seen.limit in picked else ()
         picked[seen.limit] = replace(seen, changes=(*before, text), remedies=())
     return tuple(picked.values())
@@ -213,9 +219,9 @@ def _in_calls(
         yield _guess(shares, "transfer", 0.5, "pin_memory")
     slow = [one for one in watched.optimizers if one.code != "fused"]
     if "optimizer" in shares and slow:
-        can = any(one.name in HAVE_FUSED for one in slow)
-        change, reason = (("fused",), "") if can else ((), "no_fused_code")
-        yield _guess(shares, "optimizer", FUSED_SAVES, *change, text=slow[0].name, reason=reason)
+        first = min(slow, key=lambda one: one.name not in HAVE_FUSED)
+        change, reason = (("fused",), "") if first.name in HAVE_FUSED else ((), "no_fused_code")
+        yield _guess(shares, "optimizer", FUSED_SAVES, *change, text=first.name, reason=reason)
 
 
 def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
@@ -229,7 +235,7 @@ def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[
         else:
             yield _by_statement(watched, shares, "evaluation", "evaluation")
     if "logging" in shares:
-        found = _by_statement(watched, shares, "logging", "logging", *BETWEEN)
+        found = _by_statement(watched, shares, "logging", "logging", "logging_in_loss", *BETWEEN)
         yield replace(found, changes=("no_logging",), reason="")
     if "between" in shares:
         yield _by_statement(watched, shares, "between", *BETWEEN, "loss")
@@ -303,8 +309,8 @@ def _threads(
         others, saved = (max(1, now // 4),), 0.5
     else:
         return
-    changes = [f"threads={number}" for number in others]
-    yield _guess({"threads": computing}, "threads", saved, *changes, number=now)
+    changes = tuple(f"threads={number}" for number in others)
+    yield Hypothesis(limit="threads", potential=saved * computing, changes=changes, number=now)
 
 
 def _memory(watched: WatchedRecord) -> Iterator[Hypothesis]:
@@ -355,13 +361,11 @@ def diagnosis_of(
             failures[trial.cell] = "no_difference"
         else:
             failures[trial.cell] = trial.error.message.partition("\n")[0]
+    # Of changes that were timed, where the unchanged script was not.
+    failures = {one.cell: failures.get(BASE, "few_looks") for one in timed} | failures
     parts = update_parts_ms(watched)
-    rare = {
-        cell_of(change)
-        for one in hypotheses
-        if is_rare(watched, one.limit)
-        for change in (*one.changes, *one.remedies)
-    }
+    seldom = [one for one in hypotheses if is_rare(watched, one.limit)]
+    rare = {cell_of(change) for one in seldom for change in (*one.changes, *one.remedies)}
     found = compared(timed, BASE, rare)
     limits = [_limit(one, timed, found, failures) for one in hypotheses]
     busy = [one.cost.load.others_cores for one in timed]
@@ -394,16 +398,16 @@ def _limit(
             return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
         if hypothesis.limit == "memory":
             return growth_compared(timed, BASE, change, len(found))
-        interval = one.ratio.interval
+        interval, gain = one.ratio.interval, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)
         return TriedRow(
             change=change,
             is_remedy=is_remedy,
-            verdict=verdict_of(one, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)),
+            verdict=verdict_of(one, gain),
             ratio=one.ratio.value,
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
             processes=one.n,
-            processes_needed=one.processes_needed,
+            processes_needed=processes_needed(one, gain),
         )
 
     shown = [tried(change) for change in hypothesis.changes or ("",)]
@@ -432,6 +436,17 @@ def verdict_of(found: CostComparison, gain: float) -> LimitVerdict:
     if found.ratio.value <= 1 - gain and interval.high < 1 - SURE_GAIN:
         return "confirmed"
     return "refuted" if interval.low > 1 - gain else "cannot tell"
+
+
+def processes_needed(found: CostComparison, gain: float) -> int | None:
+    """About how many of each would decide, were the ratio what it looks like: its interval narrows with the
+    root of their number. None where it is decided, or where nothing can be said."""
+    ratio, interval = found.ratio.value, found.ratio.interval
+    if interval is None or verdict_of(found, gain) != "cannot tell":
+        return None
+    least = 1 - gain if ratio > 1 - gain else 1 - SURE_GAIN
+    half, distance = math.log(interval.high / ratio), abs(math.log(ratio / least))
+    return math.ceil(found.n * (half / distance) ** 2) if distance else None
 
 
 def compared(
@@ -503,25 +518,20 @@ def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes:
     }
     both = [{bench for bench, own in slopes if own == cell} for cell in (base, cell_of(change))]
     pairs = [(slopes[b, base], slopes[b, cell_of(change)]) for b in sorted(set.intersection(*both))]
+    about: dict[str, Any] = {"change": change, "is_remedy": False}
     if not pairs:
-        return TriedRow(change=change, is_remedy=False, verdict="not tried", reason="few_looks")
+        return TriedRow(**about, verdict="not tried", reason="few_looks")
     before, after = (statistics.fmean(side) for side in zip(*pairs, strict=True))
     n, saved = len(pairs), [first - second for first, second in pairs]
     verdict: LimitVerdict = "cannot tell"
     if n >= MIN_BENCHES and before > 0:
         quantile = float(special.stdtrit(n - 1, 1 - 0.025 / max(1, num_changes)))
-        least = statistics.fmean(saved) - quantile * statistics.stdev(saved) / math.sqrt(n)
-        if after >= LEAK_SHARE * before:
+        half = quantile * statistics.stdev(saved) / math.sqrt(n)
+        if after - half >= LEAK_SHARE * before:
             verdict = "refuted"
-        elif least > 0:
+        elif after < LEAK_SHARE * before and before - after > half:
             verdict = "confirmed"
-    return TriedRow(
-        change=change,
-        is_remedy=False,
-        verdict=verdict,
-        processes=n,
-        growth_bytes=(before, after),
-    )
+    return TriedRow(**about, verdict=verdict, processes=n, growth_bytes=(before, after))
 
 
 # The diagnosis as a document, the answer first.
@@ -555,15 +565,14 @@ def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
         if told := tuple(map(document.Statement, lines(record, words))):
             yield document.Statements(told, is_lead)
     named, parts, whole = get_args(PartName), record.parts_ms, record.update_ms
+    titles = {p: words(f"limit_name_{p}") if p in named else words.phase(p) for p in parts}
     fields: list[Field[str]] = [
-        name(
-            words("column_part"),
-            lambda part: words(f"limit_name_{part}") if part in named else words.phase(part),
-        ),
+        name(words("column_part"), titles.__getitem__),
         value(words("script_ms"), lambda part: number(parts[part], f"{parts[part]:.3g}")),
         value(words("column_share"), lambda part: share(parts[part] / whole)),
     ]
-    yield table_of(words("parts_table"), fields, sorted(parts, key=lambda part: -parts[part]))
+    note = "" if record.device == "cpu" else words("script_host_note")
+    yield table_of(words("parts_table"), fields, sorted(parts, key=lambda part: -parts[part]), note)
     if record.limits:
         yield _tried_table(record, words)
     if record.others_cores > BUSY_CORES:
@@ -571,56 +580,78 @@ def diagnosis_blocks(record: DiagnosisRecord, words: Words) -> Iterator[Block]:
 
 
 def answer_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
-    """Each thing that limits the script, its proof and what to do; where nothing does, that."""
+    """Each thing that limits the script, its proof and what to do; where nothing is shown to, what may."""
     confirmed = [row for row in record.limits if row.verdict == "confirmed"]
     for row in confirmed:
-        best = min(row.proofs, key=lambda one: 1.0 if one.ratio is None else one.ratio)
-        is_unknown = row.limit in ("logging", "between", "memory") and not row.text
-        key = f"limits_{row.limit}" + "_unknown" * is_unknown
-        about = vars(row) | {"number": row.number or 0.0, "cores": record.cores}
-        yield words(key, **about)
-        key = "proof_sample" if best.change.startswith("batch_size") else "proof_update"
-        key = key if best.growth_bytes is None else "proof_memory"
-        yield words(key, **vars(best) | {"change": _change_text(best.change, words)})
+        proofs = (one for one in row.tried if one.verdict == "confirmed" and not one.is_remedy)
+        best = min(proofs, key=lambda one: one.ratio or 1.0)
+        key, values = f"limits_{row.limit}", _values(best, words)
+        is_other = best.change.startswith("without") and best.change != f"without={row.line}"
+        if is_other or not row.potential:
+            key = "limits_asked"  # by its name: another statement was seen, or nothing of it
+        elif row.limit in ("logging", "between") and not row.text:
+            key = f"{key}_unknown"
+        yield words(key, **vars(record) | vars(row) | values)
+        yield words("proof_time" if best.growth_bytes is None else "proof_memory", **values)
         yield _remedy_text(row, best, words)
     if not confirmed:
-        share = sum(record.parts_ms.get(name, 0.0) for name in COMPUTING) / record.update_ms
-        is_open = any(row.verdict == "cannot tell" for row in record.limits)
-        yield words("limits_nothing_shown" if is_open else "limits_compute", share=share)
-        if any(row.verdict == "refuted" for row in record.limits) and not is_open:
-            yield words("tried_nothing", gain=record.min_gain)
+        yield from _unconfirmed_lines(record, words)
+
+
+def _unconfirmed_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
+    """What may limit it; what does, where all that promised enough was tried, and saves too little."""
+    timed = [row for row in record.limits if row.limit != "memory"]
+    share = sum(record.parts_ms.get(name, 0.0) for name in COMPUTING) / record.update_ms
+    possible = {
+        words(f"limit_name_{row.limit}"): row.share
+        for row in timed
+        if row.verdict == "cannot tell" or (row.verdict == "not tried" and row.potential)
+    }
+    if possible or not any(row.verdict == "refuted" for row in timed):
+        possible[words("limit_name_compute")] = share
+        shares = sorted(possible.items(), key=lambda one: -one[1])
+        named = (words("possible_limit", limit=n, share=s) if s else n for n, s in shares)
+        yield words("limits_open", limits=words.listed(named))
+    else:
+        yield words("limits_compute" if share >= MOSTLY else "limits_elsewhere", share=share)
+        yield words("tried_nothing", gain=record.min_gain)
 
 
 def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
-    """What could not be told, and what would tell it; what could not be tried, and why."""
+    """What could not be told, and what would tell it; what was not tried, and why."""
     for row in record.limits:
         limit = words(f"limit_name_{row.limit}")
-        one = next(one for one in row.tried if not one.is_remedy)
+        one = next(one for one in row.tried if one.verdict == row.verdict)
         if row.verdict == "not tried":
             # What a script raised has no words of ours.
             reason = words.named("reason", one.reason).rstrip(".")
+            limit = f"{limit} ({one.change})" if one.change else limit
             yield words("not_tried_limit", limit=limit, reason=reason)
-        elif row.verdict == "cannot tell" and (one.low or one.growth_bytes):
-            change = words.capital(_change_text(one.change, words))
-            key, then = ("open_limit", words("open_quiet")) if one.low else ("open_memory", "")
-            if one.low and one.processes_needed and one.processes_needed <= MOST_ADVISED:
-                then = words("open_needed", **vars(one))
-            said = words(key, limit=limit, **vars(one) | {"change": change})
-            yield words.sentences(said, then)
+        elif row.verdict == "refuted" and one.growth_bytes:
+            yield words("memory_elsewhere", **_values(one, words))
+        elif row.verdict == "cannot tell":
+            values, needed = _values(one, words), one.processes_needed or math.inf
+            key = "open_memory" if one.growth_bytes else "open_limit" if one.low else "open_lone"
+            then = "open_needed" if needed <= MOST_ADVISED else "open_quiet"
+            yield words.sentences(words(key, limit=limit, **values), words(then, **values))
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
+    key, values = f"todo_{row.limit}", {**_values(best, words), "text": row.text}
     for one in row.tried:
-        if one.is_remedy and one.verdict == "confirmed" and one.ratio and one.low and one.high:
-            name, value = change_parts(one.change)
-            speed, low, high = 1 / one.ratio, 1 / one.high, 1 / one.low
-            return words(f"remedy_{name}", value=value, speed=speed, low=low, high=high)
-    return words(f"todo_{row.limit}", text=row.text, value=change_parts(best.change)[1])
+        if one.is_remedy and one.ratio and one.low and one.high and one.verdict != "cannot tell":
+            key = "remedy_workers" if one.verdict == "confirmed" else f"todo_{row.limit}_alone"
+            speed = {"speed": 1 / one.ratio, "low": 1 / one.high, "high": 1 / one.low}
+            values = _values(one, words) | speed
+    return words(key, **values)
 
 
-def _change_text(change: str, words: Words) -> str:
-    name, value = change_parts(change)
-    return words(f"change_{name}", value=value)
+def _values(one: TriedRow, words: Words) -> dict[str, Any]:
+    """Of a change, for its sentences: batches of other sizes are compared by sample."""
+    name, value = change_parts(one.change)
+    change = words(f"change_{name}", value=value)
+    unit = words("unit_sample" if name == "batch_size" else "unit_update")
+    return vars(one) | {"change": change, "value": value, "unit": unit}
 
 
 def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
@@ -633,17 +664,10 @@ def _tried_table(record: DiagnosisRecord, words: Words) -> Table:
             if one.growth_bytes is not None:
                 ratio = "{1:.2f} / {0:.2f} MiB".format(*(size / MIB for size in one.growth_bytes))
             interval = "" if one.low is None else f"{one.low:.2f} … {one.high:.2f}"
-            is_told = one.verdict in ("confirmed", "refuted")
-            key = f"{'remedy' if one.is_remedy and is_told else 'limit'}_{one.verdict}"
-            verdict = Entry(words(key.replace(" ", "_")), mark=MARKS[one.verdict])
+            key = "helps" if one.is_remedy and one.verdict == "confirmed" else one.verdict
+            verdict = Entry(words.named("limit", key.replace(" ", "_")), mark=MARKS[one.verdict])
             told = Entry(words(f"limit_name_{row.limit}")), of_limit, Entry(one.change)
             rows.append((*told, Entry(ratio, one.ratio), Entry(interval, one.low), verdict))
-    fields = [
-        name(words("column_limit"), itemgetter(0)),
-        name(words("column_share"), itemgetter(1)),
-        name(words("column_change"), itemgetter(2)),
-        value(words("column_ratio"), itemgetter(3)),
-        value(words("interval"), itemgetter(4)),
-        name(words("column_verdict"), itemgetter(5)),
-    ]
+    keys = enumerate(("limit", "share", "change", "ratio", "interval", "verdict"))
+    fields = [Field(words(f"column_{key}"), itemgetter(n), n in (3, 4)) for n, key in keys]
     return table_of(words("tried_table"), fields, rows, words("tried_note", gain=record.min_gain))

@@ -34,6 +34,7 @@ UNFINISHED = ("pending", "running")
 ENDED_WELL = ("done", "diverged")
 """Trials that ran to their end: a loss that diverged is a result, a failure is not."""
 
+LOSS = "train/loss"
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -87,14 +88,20 @@ class TrialRecords:
         times_s = [float(line["train_s"]) for line in self.epochs]
         return statistics.median(times_s) if times_s else None
 
+    def has_epochs(self) -> bool:
+        """Of a script only where a loader gives them."""
+        return self.watched is None or bool(
+            self.trial.resolved.get("passes") and self.trial.epochs_done
+        )
+
     def is_one_pass(self) -> bool:
-        """Of a script: whether nothing told what a pass over its data is, so that all it did counts as one;
-        its final values of training are means over the last updates."""
-        is_untold = self.watched is not None and "passes" not in self.trial.resolved
-        return is_untold and self.trial.epochs_done <= 1
+        """Of a script: whether nothing told what a pass over its data is, so that all it did counts as one,
+        or it did not finish one; its final values of training are means over the last updates."""
+        num_told = 1 if "passes" not in self.trial.resolved else 0
+        return self.watched is not None and self.trial.epochs_done <= num_told
 
     def value(self, metric: str) -> float:
-        """A metric of the last epoch; NaN where the trial diverged or did not finish."""
+        """A metric of the last epoch; NaN where it was not finite, or the trial diverged or failed."""
         final = self.trial.final.get(metric)
         return math.nan if final is None or self.trial.state != "done" else float(final)
 
@@ -122,6 +129,9 @@ OF_SCRIPTS = (
 def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
     """All records of a trial; RecordError names the first that is missing or damaged."""
     trial = files.read()
+    if trial.state == "diverged" and trial.diverged_at_step is None:
+        # Of an earlier version, where its test loss alone was not finite.
+        trial = trial.model_copy(update={"state": "done"})
     if of_script:
         given = {name: trial.settings[name] for name in OF_SCRIPTS if trial.settings.get(name)}
         trial = trial.model_copy(update={"settings": given})
@@ -222,8 +232,8 @@ class Evidence:
         return tuple(dict.fromkeys(name for trial in trials for name in trial.final if "/" in name))
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where one
-        diverged."""
+        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where it
+        was not finite or one diverged."""
         repeats = self.repeats.get(cell, frozenset())
         return {
             seed: learned.value(metric)
@@ -259,6 +269,16 @@ class Evidence:
     def finite_values(self, cell: str, metric: str) -> list[float]:
         """A metric of the last epoch of the trials that did not diverge."""
         return [value for value in self.values(cell, metric).values() if math.isfinite(value)]
+
+    def num_not_finite(self, cell: str, metric: str) -> int:
+        """Trials of a cell that trained to their end with a metric that was not finite. What a script calls
+        `backward` on may be no number at all: there one that was finite before counts."""
+        done = (one for one in self.learned.get(cell, {}).values() if one.trial.state == "done")
+        return sum(
+            one.trial.final.get(metric, 0.0) is None
+            and (metric != LOSS or one.watched is None or {*one.watched.losses} != {None})
+            for one in done
+        )
 
     def measurement(
         self, cell: str, mode: str, *, again: bool = False, trained: bool | None = None
@@ -417,7 +437,9 @@ CALLED = {
     "device": ("device", "accel", "cuda", "cpu", "gpu"),
     "drop_last": ("drop",),
     "dtype": ("type", "precision", "amp", "half"),
+    "first_dimension": ("batch",),
     "lr": ("lr", "rate"),
+    "lr_varies": ("lr", "rate", "sched", "warm"),
     "model": ("model", "arch", "net"),
     "optimizer": ("opt",),
     "order": ("shuffle", "order", "sampler"),

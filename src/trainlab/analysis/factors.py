@@ -62,7 +62,7 @@ def _effect_text(found: Finding, words: Words) -> str:
         "seeds_too_few": cause == "single",
         "seeds_find": cause == "noise" and found.detectable,
         "seeds_would_do": cause == "noise" and found.seeds_needed,
-        "seeds_diverged": found.diverged_a or found.diverged_b,
+        "seeds_not_finite": found.diverged_a or found.diverged_b,
         "no_reset_why": found.of_kind is NO_RESET,
     }
     keys = [key, *(one for one, is_said in more.items() if is_said)]
@@ -102,10 +102,10 @@ def _effect_cause(found: Finding) -> Cause:
 
 
 def _effect_weight(found: Finding) -> float:
-    # Accuracy on the test set is what people ask about; then the largest effect.
+    # The metric that the answer goes by; then the largest effect.
     same = found.verdict in ("equivalent", "identical")
     size = 0.0 if same else abs(found.difference or 0.0)
-    return float(1e6 * (found.subject == metrics.ACCURACY) + size / (1 + abs(found.mean_a or 0.0)))
+    return float(1e6 * found.is_objective + size / (1 + abs(found.mean_a or 0.0)))
 
 
 EFFECT = Kind(
@@ -197,6 +197,7 @@ def effect_findings(evidence: Evidence) -> Iterator[Finding]:
                 diverged_b=failures.num_b,
                 num_diverged=failures.num_left_out,
                 num_failed=sum(map(failed.count, pair.ids)),
+                is_objective=metric == names[0],
                 **pair.shared,
                 **shown,
             )

@@ -108,6 +108,9 @@ class Finding:
         numbers = self.__dict__.get("numbers", {})
         return numbers[name] if name in numbers else getattr(self.__dict__.get("of_kind"), name)
 
+    def __repr__(self) -> str:
+        return f"<Finding {self.kind}: {self.sentence(Words('en'))}>"
+
     @property
     def kind(self) -> str:
         """The name of its kind."""
@@ -157,6 +160,8 @@ class Finding:
             "mode_word": words.mode(self.mode),
             "seeds": num_seeds(self.n, words),
             "within": self.interval_text(words),
+            "why": "",
+            "on": "",
         }
         return shared | (self.of_kind.phrases(self, words) if self.of_kind.phrases else {})
 

@@ -263,6 +263,9 @@ def check_comparable(run: Evidence, baseline: Evidence, metrics: Iterable[str]) 
         if name not in one.metrics:
             known = f"{', '.join(one.metrics)}{did_you_mean(name, one.metrics)}"
             raise SpecError([f"worse: got {name!r}, must be one of {known}"])
+        if run.study.is_better_lower(name) is None:
+            what = "but nothing says which way is better; run with --objective NAME:max or NAME:min"
+            raise SpecError([f"worse: got {name!r}, {what}"])
 
 
 def mode_of(run: Evidence, baseline: Evidence, asked: str | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from scipy import special
@@ -14,7 +15,7 @@ from scipy import special
 from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
-from trainlab.analysis.evidence import ENDED_WELL, Evidence, Line, grouped, level_of
+from trainlab.analysis.evidence import ENDED_WELL, LOSS, Evidence, Line, grouped, level_of
 from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
 from trainlab.analysis.finding import Finding, Kind, RunData, arrow
 from trainlab.analysis.scripts import command_text, seen_texts
@@ -30,7 +31,7 @@ from trainlab.analysis.tables import (
 )
 from trainlab.spec import Cell, TrainSpec
 from trainlab.spec.base import setting_of
-from trainlab.spec.study import Target, lower_is_better, target_of
+from trainlab.spec.study import Target, lower_is_better
 from trainlab.stats import contrasts
 from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
@@ -58,6 +59,7 @@ def _best_text(found: Finding, words: Words) -> str:
         keys = ["best_alone" if found.num_worse > 1 else "best_of_two"]
     keys += ["best_left_out"] if found.num_diverging else []
     parts = {
+        **ways(words, found.is_known),
         "mean_text": metric_value(found.subject, found.mean),
         "others": _named(others, words),
         "cell": words("best_equal", listed=_named(first, words)) if len(first) > 1 else first[0],
@@ -73,9 +75,17 @@ def _named(cells: Sequence[str], words: Words) -> str:
     return words("and_others", listed=named, number=len(cells) - MOST_NAMED)
 
 
+def ways(words: Words, is_known: bool) -> dict[str, object]:
+    """Best, better and worse, or where nothing says which way is better, highest, higher and lower."""
+    keys = {"way_best": "way_highest", "way_better": "way_higher", "way_worse": "way_lower"}
+    keys["way_at"] = "way_at_most"
+    return {name: words(name if is_known else other) for name, other in keys.items()}
+
+
 BEST = Kind("best", "learning", rank=8, statement=_best_text)
 """The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
-from it; cells with seeds that diverged are left out and counted."""
+from it; cells with seeds that diverged are left out and counted. Where nothing says which way is better,
+the highest."""
 
 
 def best_findings(
@@ -90,7 +100,8 @@ def best_findings(
     if len(cells) < 2:
         return
     num_trained = sum(one.id in evidence.learned for one in metrics.with_like_seeds(evidence.cells))
-    sign = -1.0 if evidence.study.is_better_lower(table.metric) else 1.0
+    is_lower = evidence.study.is_better_lower(table.metric)
+    sign = -1.0 if is_lower else 1.0
     # By how much each cell exceeds the others on average, seed by seed: seeds that a cell lacks are no
     # advantage to it.
     rows = contrasts.all_pairs(len(cells))
@@ -118,6 +129,7 @@ def best_findings(
         subject=table.metric,
         cells=tuple(cells[row] for row in (*sorted({best, *same}), *tied)),
         mean=float(np.nanmean(table.values[best])),
+        is_known=is_lower is not None,
         num_cells=len(cells),
         num_identical=len(same),
         num_tied=len(tied),
@@ -246,21 +258,14 @@ def sampling_findings(evidence: Evidence, table: metrics.MetricTable) -> Iterato
     )
 
 
-def _diverged_text(found: Finding, words: Words) -> str:
-    keys = ["diverged_where_some" if found.num_in_test else "diverged_where"]
-    keys = keys if found.num_in_training else []
-    keys += ["diverged_in_test_only"] if found.num_in_test else []
-    where = "".join(found.fill(words, key) for key in keys)
-    return found.fill(words, "diverged", where=where)
-
-
 def _epochs(epoch: float | None, words: Words) -> str:
     return words("never") if epoch is None else words.counted("one_epoch", "epochs", epoch)
 
 
-DIVERGED = Kind("diverged", "learning", rank=2, statement=_diverged_text)
-"""Trials of a cell whose loss stopped being finite, or exploded: in training at the median step, or on the
-test set alone."""
+DIVERGED = Kind("diverged", "learning", rank=2)
+"""Trials of a cell whose training loss stopped being finite, or exploded, at the median step."""
+NOT_FINITE = Kind("not_finite", "learning", rank=2, text="metric_not_finite")
+"""Trials of a cell that trained to their end with a metric that was not finite."""
 
 
 def _target_text(found: Finding, words: Words) -> str:
@@ -307,16 +312,17 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from sampling_findings(evidence, table)
     yield from confused_findings(evidence)
     for cell, seeds in evidence.learned.items():
-        trials = [learned.trial for learned in seeds.values() if learned.trial.state == "diverged"]
-        steps = [trial.diverged_at_step for trial in trials if trial.diverged_at_step is not None]
-        if trials:
-            numbers = {"num_diverged": len(trials), "num_in_training": len(steps)}
-            numbers["num_in_test"] = len(trials) - len(steps)
-            median = statistics.median(steps) if steps else None
-            about = {"subject": "train/loss", "cells": (cell,), "n": len(seeds)}
-            yield DIVERGED(**about, **numbers, median_step=median)
-    for metric, target in evidence.study.targets.items():
-        yield from _times_to_target(evidence, target_of(metric, target))
+        about: dict[str, Any] = {"cells": (cell,), "n": len(seeds)}
+        ended = (o.trial for o in seeds.values() if o.trial.state == "diverged")
+        steps = [trial.diverged_at_step or 0 for trial in ended]
+        if steps:
+            numbers = {"num_diverged": len(steps), "median_step": statistics.median(steps)}
+            yield DIVERGED(subject=LOSS, **about, **numbers)
+        for metric in evidence.metrics:
+            if number := evidence.num_not_finite(cell, metric):
+                yield NOT_FINITE(subject=metric, **about, num_not_finite=number)
+    for metric in evidence.study.targets:
+        yield from _times_to_target(evidence, evidence.study.target(metric))
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
@@ -368,10 +374,10 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
 
 def learn_table(evidence: Evidence, words: Words) -> Table:
     """Each cell's means over seeds, with the 95% interval of the mean."""
-    names = metrics.in_order(evidence.metrics)
+    names = metrics.in_order(evidence.metrics, evidence.study)
     times = [words("epoch_s_training"), words("total_s_training")]
     headings = [words("seeds"), *map(words.metric, names), *times]
-    rows: list[list[Entry]] = []
+    rows, times_of_cost, engine = list[list[Entry]](), list[float](), ""
     for cell in (one for one in evidence.cells if one.id in evidence.learned):
         trials = evidence.learned[cell.id].values()
         states = [one.trial.state for one in trials]
@@ -391,16 +397,23 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
             known_s = [time_s for time_s in times_s if time_s is not None]
             entries.append(number(statistics.median(known_s) if known_s else None))
+        cost, epoch_s = evidence.measurement(cell.id, "train"), entries[-2].value
+        if cost is not None and cost.knows_epochs and epoch_s:
+            engine = cost.trial.resolved.get("engine", "eager")
+            times_of_cost.append(epoch_s / cost.summary.epoch_s.value)
         rows.append(entries)
     keys = {
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
-        "learn_table_beside_cost": evidence.measured,
         "learn_table_beside": not evidence.measured and len(evidence.trials) > 1,
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
         "learn_table_script": evidence.study.script is not None,
     }
     notes = [words(key) for key, is_said in keys.items() if is_said]
+    if times_of_cost:
+        ends = Interval(min(times_of_cost), max(times_of_cost))
+        key = "learn_table_beside_script" if evidence.study.script else "learn_table_beside_cost"
+        notes.append(words(key, times=ends, engine=engine))
     note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
 

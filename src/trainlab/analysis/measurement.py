@@ -81,8 +81,6 @@ class CostSummary:
     low_step_ms: float
     """A tenth of the steps took less: the step of a machine at its best."""
     p95_step_ms: float
-    spread: float
-    """Interquartile range of the steps of a process over their median, the median over processes."""
     sample_us: Estimate
     epoch_s: Estimate
     """As many of these steps as an epoch has, the smaller last one included."""
@@ -194,10 +192,6 @@ def summarise(
         step_ms=step,
         low_step_ms=statistics.median(_quantile(steps, 0.1) for steps in ordered),
         p95_step_ms=statistics.median(_quantile(steps, 0.95) for steps in ordered),
-        spread=statistics.median(
-            (_quantile(steps, 0.75) - _quantile(steps, 0.25)) / statistics.median(steps)
-            for steps in ordered
-        ),
         sample_us=per_sample,
         epoch_s=step.times(statistics.geometric_mean(epochs_s) / step.value),
         samples_per_s=Estimate(1e6 / per_sample.value, low, high),

@@ -132,6 +132,7 @@ def _learn_text(study: Study, words: Words) -> str:
     if study.script is not None:
         option = study.script.seed_argument
         key = "method_script_seed" if option else "method_script"
+        key = key if study.script.is_seeded else "method_script_alone"
         return words(key, seeds=num_seeds(number, words), option=option)
     parts = {cell.settings.seed_parts for cell in study.all_cells}
     if len(parts) > 1:
@@ -232,6 +233,7 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
         variables = ", ".join(f"{variable}={text}" for variable, text in env.variables.items())
         rows.append((words("env_variables"), variables))
     if env.git_commit:
-        dirty = f" ({words('env_dirty')})" if env.git_dirty else ""
+        key = {True: "env_dirty", None: "env_dirty_unknown"}.get(env.git_dirty)
+        dirty = f" ({words(key)})" if key else ""
         rows.append((words("env_commit"), env.git_commit[:12] + dirty))
     return rows

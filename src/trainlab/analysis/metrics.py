@@ -1,22 +1,23 @@
 """The metrics of a run: which are compared, what they can be, and how finely they are known."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 from trainlab.analysis.evidence import Evidence, grouped, level_of
-from trainlab.spec import Cell
+from trainlab.spec import Cell, Study
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import lower_is_better
+from trainlab.spec.study import PARTS, lower_is_better, objective_of, recorded_as
 from trainlab.stats.contrasts import Family, Floats, compare_cells, table_of
 from trainlab.stats.means import NOT_NEGATIVE, SHARES, UNLIMITED, Interval
 from trainlab.words.numbers import is_share
 
 ACCURACY = "test/accuracy"
 USUAL = (ACCURACY, "test/loss", "train/loss")
-"""The metrics that people ask about, the most wanted first."""
+"""The metrics that are always compared."""
 
 
 OF_ONE = frozenset(
@@ -26,20 +27,66 @@ OF_ONE = frozenset(
 
 
 def compared_metrics(evidence: Evidence) -> list[str]:
-    """Those of the run that are compared, the most wanted first. Losses of different losses are not."""
-    names = in_order(evidence.metrics)
+    """Those of the run that are compared, the one that the answer goes by first. Losses of different losses
+    are not."""
+    names = in_order(evidence.metrics, evidence.study)
     if any(factor.startswith("loss.") for factor in evidence.factors):
         return [name for name in names if not name.endswith("/loss")]
     return names
 
 
-def in_order(metrics: Iterable[str]) -> list[str]:
-    """The usual ones, then any of the workload's own on the test set; where there are none of that, as in
-    scripts that know only a validation set, those on it."""
+def in_order(metrics: Iterable[str], study: Study) -> list[str]:
+    """The one that the answer goes by: the objective, or else the most wanted. Then the usual ones, and all
+    others on the test set; where there are none of that, as in scripts that know only a validation set or
+    none, those on the next part."""
     names = list(metrics)
-    part = "test/" if any(name.startswith("test/") for name in names) else "val/"
-    wanted = (*(name for name in USUAL if name in names), *(n for n in names if n.startswith(part)))
-    return list(dict.fromkeys(wanted))
+    first = objective_in(names, study) or min(
+        names, key=lambda one: _wanted(one, study), default=""
+    )
+    part = next((f"{one}/" for one in PARTS if any(n.startswith(f"{one}/") for n in names)), "")
+    of_part = (
+        n for n in names if n.startswith(part) and (part != "train/" or not _is_aside(n, study))
+    )
+    wanted = (first, *(name for name in USUAL if name in names), *of_part)
+    return [name for name in dict.fromkeys(wanted) if name]
+
+
+def objective_in(metrics: Sequence[str], study: Study) -> str | None:
+    """The metric that the study's objective names; None where it has none, or none of these is it."""
+    named = recorded_as(objective_of(study.objective)[0]) if study.objective else ()
+    return next((name for name in named if name in metrics), None)
+
+
+def _wanted(metric: str, study: Study) -> tuple[object, ...]:
+    """The smaller, the more wanted: what was asked for or named by the user before losses recorded anyway,
+    test before validation before training, accuracies before losses."""
+    part, _, name = metric.partition("/")
+    # What a script was seen to call `backward` on; the losses of a workload.
+    seen = "train" if study.script is not None else "|".join(PARTS)
+    is_loss = re.fullmatch(rf"({seen})/loss(_\d+)?", metric) is not None
+    is_lower = study.is_better_lower(metric)
+    return (
+        _is_aside(metric, study),
+        not _is_asked(metric, study),
+        is_loss,
+        PARTS.index(part) if part in PARTS else len(PARTS),
+        name != "accuracy",
+        2 if is_lower is None else int(is_lower),
+        "loss" in name,
+    )
+
+
+def _is_aside(metric: str, study: Study) -> bool:
+    """Whether it is likely no result, as a learning rate or a time that is written, too: nobody asked for
+    it, and nothing says which way is better."""
+    is_known = _is_asked(metric, study) or study.is_better_lower(metric) is not None
+    return not is_known and (study.script is not None or metric.startswith("train/"))
+
+
+def _is_asked(metric: str, study: Study) -> bool:
+    """Whether a script was told to have it."""
+    asked = () if study.script is None else (*study.script.metrics, *study.script.metric_files)
+    return any(metric in recorded_as(name) for name in asked)
 
 
 def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:

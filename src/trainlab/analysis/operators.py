@@ -1,5 +1,7 @@
 """Operators: what ran inside a profiled step, ranked, and how it grows with the batch."""
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ DOMINATES = 0.5
 FORWARD = ("forward", "loss")
 PER_SAMPLE = (*FORWARD, "backward")
 """The phases whose work grows with the batch; that of an optimizer depends on the parameters alone."""
+SMALL_PHASE = 0.05
+"""A phase whose operators take a smaller share of the step changes no other's share by much."""
 TOP = 10
 MOST_OPERATORS = 9
 """Operators with a part of their own in a chart of shares; all others are one part."""
@@ -32,6 +36,11 @@ MOST_CLASSIC = 4
 """Tables in PyTorch's own form; `trainlab profile --classic` prints that of any setting."""
 MOST_TABLES = 12
 """Operator tables of one mode; the files have them all."""
+
+
+FAR, PROFILER_MS = 1.5, 0.005
+"""What takes so many times as long as bare steps and the profiler explain was held up; what that adds to a
+call at most (0.002 to 0.004 where it was measured)."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,28 @@ def outside_us(record: OperatorsRecord) -> float:
     return record.profiled_step_us - inside / record.num_steps
 
 
+def held_up(record: OperatorsRecord) -> int:
+    """How many profiled steps took far longer than bare ones and the profiler explain."""
+    usual_ms = statistics.median(record.bare_ms or [math.inf])
+    usual_ms += PROFILER_MS * sum(op.calls_per_step for op in ranked(record))
+    return sum(ms > FAR * usual_ms for ms in record.profiled_ms)
+
+
+def phases_apart(measurement: Measurement) -> dict[str, float]:
+    """Milliseconds of operators, by phase, where they add up to far more than the phase and the profiler
+    explain: a machine that was slower then was so before the profiler began."""
+    record, summary, found = measurement.operators, measurement.summary, dict[str, float]()
+    if record is not None and record.bare_ms:
+        slower = max(1.0, statistics.median(record.bare_ms) / summary.step_ms.value)
+        for phase, ms in summary.phases_ms.items():
+            inside = ranked(record, phases=(phase,))
+            own_ms = sum(op.self_us for op in inside) / 1e3
+            usual_ms = slower * ms + PROFILER_MS * sum(op.calls_per_step for op in inside)
+            if own_ms > max(FAR * usual_ms, SMALL_PHASE * summary.step_ms.value):
+                found[phase] = own_ms
+    return found
+
+
 def classic_table(record: OperatorsRecord, top: int = 10) -> str:
     """The seven columns people know from PyTorch, to compare with an old report."""
 
@@ -176,8 +207,9 @@ OPERATOR_GROWTH = Kind(
 
 
 def operator_findings(series: BatchSeries) -> Iterator[Finding]:
-    """Where two or more of the batch sizes were profiled."""
-    by_size = {size: m.operators for size, m in series.by_size.items() if m.operators is not None}
+    """Where two or more of the batch sizes were profiled and their shares can be trusted."""
+    known = {size: m for size, m in series.by_size.items() if not phases_apart(m)}
+    by_size = {size: m.operators for size, m in known.items() if m.operators is not None}
     if len(by_size) < 2:
         return
     smallest, largest = min(by_size), max(by_size)
@@ -235,8 +267,12 @@ def operator_table(
         step=words.step(measurement.summary.mode),
         device=measurement.trial.resolved.get("device_name", ""),
     )
+    rows = ranked(record, sort)
+    # One that has the same name without torch's prefix keeps it: `aten::detach` calls `detach`.
+    names = {op.name for op in rows}
+    shown = {one: one if {bare_operator(one)} < names else bare_operator(one) for one in names}
     fields: list[Field[Operator]] = [
-        name(words("operator"), lambda op: bare_operator(op.name)),
+        name(words("operator"), lambda op: shown[op.name]),
         name(words("shapes"), lambda op: op.shapes),
         value(words("share"), lambda op: share(op.share)),
         value(words("self_us"), lambda op: number(op.self_us, f"{op.self_us:,.1f}")),
@@ -253,9 +289,14 @@ def operator_table(
         # The table has times of the device, which what no operator accounts for is not.
         device, time, wall = (f"{us:,.1f}" for us in (device_us(record), outside, step_us))
         note = words("device_note", device=device, time=time, wall=wall)
-    if not record.calls_are_equal:
-        note = words.sentences(note, words("calls_differ"))
-    rows = ranked(record, sort)
+    notes = [note] if record.calls_are_equal else [note, words("calls_differ")]
+    notes += [words("operator_medians")] if record.are_medians else []
+    if some := held_up(record):
+        notes.append(words("steps_held_up", some=some, all=len(record.profiled_ms)))
+    for phase, ms in phases_apart(measurement).items():
+        bare = {"phase": words.phase(phase), "bare": measurement.summary.phases_ms[phase]}
+        notes.append(words("operators_apart", operators=ms, **bare))
+    note = words.sentences(*notes)
     return table_of(
         caption, fields, rows, note, cell=lambda op: cell, num_shown=top, is_sortable=True
     )

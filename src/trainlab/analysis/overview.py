@@ -207,12 +207,10 @@ def remarks(trial: TrialRecord, words: Words) -> list[str]:
 
 def divergence_text(trial: TrialRecord, words: Words) -> str:
     """Where its loss stopped being finite, or exploded."""
-    if trial.diverged_at_step is None:
-        return words("diverged_in_test", epoch=trial.epochs_done)
+    step = f"{trial.diverged_at_step or 0:,}"
     if trial.diverged_loss is not None:
-        step, loss = f"{trial.diverged_at_step:,}", f"{trial.diverged_loss:.2g}"
-        return words("diverged_exploded", step=step, loss=loss)
-    return words("diverged_at", step=f"{trial.diverged_at_step:,}")
+        return words("diverged_exploded", step=step, loss=f"{trial.diverged_loss:.2g}")
+    return words("diverged_at", step=step)
 
 
 def shortened(text: str, longest: int) -> str:

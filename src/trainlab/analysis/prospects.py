@@ -77,7 +77,7 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     spreads = {metric: (std, None) for metric, std in stated.items()}
     spreads |= _spreads(study, runs)
     # Which metrics a workload has is known from its earlier runs. Margins of costs are no matter of seeds.
-    margins: dict[str, float | None] = {(in_order(spreads) or [ACCURACY])[0]: None}
+    margins: dict[str, float | None] = {(in_order(spreads, study) or [ACCURACY])[0]: None}
     margins |= {
         name: margin
         for name, margin in study.margins.items()

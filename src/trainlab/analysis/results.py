@@ -1,7 +1,7 @@
-"""Results as tables: a row per trial, per trial and metric, per epoch, per value of a probe."""
+"""Results as tables: a row per trial, per epoch, per value of a probe."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,14 @@ from trainlab.record.files import replacing, writing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
+from trainlab.spec import TrainSpec
+from trainlab.spec.base import setting_of
 from trainlab.spec.settings import scalar_of
 from trainlab.spec.study import level_text
+from trainlab.words.numbers import is_share
 
-UNITS = {
-    "total_s": "s",
-    "train_s_per_epoch": "s",
-    "step_ms": "ms",
-    "sample_us": "us",
-    "epoch_s": "s",
-    "samples_per_s": "1/s",
-    "peak_mib": "MiB",
-}
-"""Units of the metrics that have one; losses and accuracies are bare numbers."""
-
+COUNTED = ("samples", "updates", "epochs", "threads", "processes")
+"""Units of settings that are counts of something; the others are no units, but how to write a value."""
 TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
 """The first columns of every table of probes."""
 
@@ -40,15 +34,41 @@ def trial_table(evidence: Evidence) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def tidy_table(evidence: Evidence) -> pd.DataFrame:
-    """One row per trial and metric, with its unit."""
-    rows = [
-        (*_trial_fields(evidence, trial).values(), name, UNITS.get(name, ""), value)
+def results_table(evidence: Evidence) -> pd.DataFrame:
+    """The same with every setting, and units in headings: results.csv, wherever it is written."""
+    return with_settings(trial_table(evidence), evidence)
+
+
+def with_settings(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
+    """A table of trials with a column for every setting after those that it has, and units in headings."""
+    by_trial = {
+        trial.id: {n: trial.resolved.get(n) for n in evidence.factors} | settings_of(trial)
         for trial in evidence.trials
-        for name, value in trial_values(evidence, trial).items()
-    ]
-    columns = [*_trial_fields(evidence, evidence.trials[0]), "metric", "unit", "value"]
-    return pd.DataFrame(rows, columns=columns)
+    }
+    settings = pd.DataFrame([by_trial[str(trial)] for trial in table["trial"]], index=table.index)
+    known = table.drop(columns=[name for name in table if name in settings])
+    return pd.concat([known, settings], axis=1).rename(columns=heading).convert_dtypes()
+
+
+def settings_of(trial: TrialRecord) -> dict[str, Any]:
+    """Every setting of a trial by its name, those in tables as `model.hidden`; without those not set."""
+    flat: dict[str, Any] = {}
+    for name, value in trial.settings.items():
+        inner = value if isinstance(value, Mapping) else {}
+        flat |= {f"{name}.{key}": one for key, one in inner.items()}
+        if not isinstance(value, Mapping) and value is not None:
+            flat[name] = value
+    if "optimizer" not in trial.settings:  # of a script: what it was seen to use
+        flat |= {f"seen.{name}": value for name, value in trial.resolved.items()}
+    return flat
+
+
+def heading(name: str) -> str:
+    """`batch_size [samples]`, `test/accuracy [share]`; a name that says its unit, as step_ms, stays."""
+    unit = setting_of(TrainSpec, name).unit
+    if unit in COUNTED and unit not in name:
+        return f"{name} [{unit}]"
+    return f"{name} [share]" if "/" in name and is_share(name) else name
 
 
 def epoch_table(evidence: Evidence) -> pd.DataFrame:
@@ -92,9 +112,9 @@ def histogram_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
 
 def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
     """results.csv, results.parquet, epochs.csv and probes.csv; the same records give the same bytes."""
-    tidy, epochs = tidy_table(evidence), epoch_table(evidence)
-    parquet = tidy.astype({"value": "float64"}).to_parquet(index=False)
-    tables = {folder.results_csv: csv_of(tidy), folder.results_parquet: parquet}
+    results, epochs = results_table(evidence), epoch_table(evidence)
+    tables = {folder.results_csv: csv_of(results)}
+    tables[folder.results_parquet] = results.to_parquet(index=False)
     if len(epochs):
         tables[folder.epochs_csv] = csv_of(epochs)
     if evidence.probed:

@@ -240,7 +240,10 @@ PARALLEL = Kind(
     "parallel",
     8,
     text="parallel_gain",
-    phrases=lambda one, words: {"efficiency_text": _efficiency_text(one, words)},
+    phrases=lambda one, words: {
+        "efficiency_text": _efficiency_text(one, words),
+        "times": one.speedup,
+    },
     brief=_parallel_brief,
 )
 """How many times as fast the same batch is trained by more processes, with its interval, and the

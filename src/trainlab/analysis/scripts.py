@@ -33,18 +33,22 @@ from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, percent
 
 STARTUP, FIRST_STEP, EVALUATION = "startup", "first_step", "evaluation"
+INFERENCE = "inference"
+"""Passes that no training follows and that nothing tells to be a test."""
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
-    *("backward", "optimizer", EVALUATION, "other"),
+    *("backward", "optimizer", INFERENCE, EVALUATION, "other"),
 )
 """The parts as they are listed."""
 HOST_PARTS = ("data", "transfer", "prepare", "other")
 """Parts whose time is that of the host, on any device."""
 COUNTED_PARTS = (*HOST_PARTS, "zero_grad", "loss", "optimizer")
-NOTABLE_OF_RUN = {EVALUATION: 0.2, STARTUP: 0.3}
+NOTABLE_OF_RUN = {EVALUATION: 0.2, INFERENCE: 0.2, STARTUP: 0.3}
 """From this share of a run on, a part is worth a sentence."""
 NOTABLE_OF_STEP = 0.25
 """From this share of a step on, a part other than the passes themselves is worth a sentence."""
+LEAST_OTHER = 0.01
+"""Of the run: less counts as training."""
 FEWEST_LOOKS = 9
 NUM_STRETCHES = 4
 EVEN = 0.5
@@ -183,12 +187,19 @@ def _ranged(one: Finding, words: Words, low: str, high: str) -> str:
 def script_whole(one: Finding, words: Words) -> str:
     """The first sentence about the time of a script alone."""
     range_text = _ranged(one, words, figure(one.low_s), figure(one.high_s))
-    if not one.cut and not one.training_share and one.first_step_ms is None:
+    if one.is_of_others:
+        return one.fill(words, "script_time_others", range=range_text)
+    if not one.cut and not one.num_updates:
         return one.fill(words, "script_time_no_updates", range=range_text)
     parts = [words("script_starting", share=percent(one.startup_share))]
-    parts.append(words("script_training", share=percent(one.training_share)))
+    other_share = one.other_share if one.other_share >= LEAST_OTHER else 0.0
+    if one.num_updates:
+        training_share = one.training_share - other_share
+        parts.append(words("script_training", share=percent(training_share)))
     if one.evaluation_share:
         parts.append(words("script_testing", share=percent(one.evaluation_share)))
+    if other_share:
+        parts.append(words("script_other", share=percent(other_share)))
     key = f"script_time_{one.cut}" if one.cut else "script_time"
     return one.fill(words, key, range=range_text, parts=words.listed(parts))
 
@@ -257,8 +268,9 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
     for times in all_times:
         shared = {"cells": (times.cell,), "num_cells": num_cells}
         yield SCRIPT_TIME(subject="script", n=len(times.runs), **shared, **_time(times))
-        # Of a run that was cut short its parts say when that was.
-        for part, least in () if times.cut else NOTABLE_OF_RUN.items():
+        # Of a run that was cut short its parts say when that was; of one that waits for others, nothing.
+        is_told = not times.cut and not any(run.is_of_others for run in times.runs)
+        for part, least in NOTABLE_OF_RUN.items() if is_told else ():
             shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
             spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
             yield from _part(part, "run", shares, least, spent_s, shared)
@@ -313,6 +325,7 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
         "high_s": max(walls),
         "startup_share": share(lambda run: run.parts_s.get(STARTUP, 0.0)),
         "training_share": share(lambda run: run.trained_s),
+        "other_share": share(lambda run: run.parts_s.get("other", 0.0)),
         "evaluation_share": share(lambda run: run.parts_s.get(EVALUATION, 0.0)),
         "step_ms": statistics.median(steps) if steps else None,
         "first_step_ms": statistics.median(firsts) if firsts else None,
@@ -320,6 +333,9 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
         "overhead_share": share(lambda run: run.overhead_s),
         "instruments_s": statistics.median(run.instruments_s for run in times.runs),
         "num_updates": round(statistics.median(run.num_steps for run in times.runs)),
+        "is_of_others": any(run.is_of_others for run in times.runs),
+        "cpu_s": statistics.median(run.cpu_s for run in times.runs),
+        "others_cpu_s": statistics.median(run.others_cpu_s for run in times.runs),
         "cut": times.cut,
     }
 
@@ -397,9 +413,13 @@ def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     if "threads" in seen:
         texts.append(words.counted("one_thread", "num_threads", seen["threads"]))
     if "batch_size" in seen:
-        texts.append(words("batch_of", size=seen["batch_size"]))
+        key = "batch_of_several" if "accumulate" in seen else "batch_of"
+        texts.append(words(key, size=seen["batch_size"], number=seen.get("accumulate")))
+    elif "first_dimension" in seen:
+        texts.append(words("seen_dimension", size=seen["first_dimension"]))
     if "optimizer" in seen:
-        lr = f" lr {level_text(seen['lr'])}" if "lr" in seen else ""
+        key = "seen_lr_up_to" if "lr_varies" in seen else "seen_lr"
+        lr = f" {words(key, lr=level_text(seen['lr']))}" if "lr" in seen else ""
         texts.append(f"{seen['optimizer']}{lr}")
     if "parameters" in seen:
         texts.append(words("seen_parameters", number=f"{seen['parameters']:,}"))
@@ -480,13 +500,17 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
     seen: list[tuple[str, list[str]]] = []
     for loader in run.loaders:
         parts = [] if (size := loader.batch_size) is None else [words("batch_of", size=size)]
+        if size is None and loader.is_trained_on and run.first_dimension is not None:
+            parts = [words("seen_dimension", size=run.first_dimension)]
         if loader.num_samples is not None:
             parts.append(words("seen_samples", number=f"{loader.num_samples:,}"))
         parts.append(words.named("seen_order", loader.order.replace(" ", "_")))
         parts.append(words.counted("one_worker", "num_workers", loader.num_workers))
         parts += [words("seen_pinned")] if loader.pin_memory else []
         parts += [words("seen_drop_last")] if loader.drop_last else []
-        parts.append(words.counted("one_pass", "num_passes", loader.num_passes))
+        passes = round(loader.num_passes if loader.passes is None else loader.passes, 2)
+        key = "part_of_pass" if passes < 1 else "one_pass" if passes == 1 else "num_passes"
+        parts.append(words(key, number=f"{passes:,g}"))
         key = "seen_training_loader" if loader.is_trained_on else "seen_other_loader"
         seen.append((key, parts))
     for model in run.models:
@@ -496,7 +520,11 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         seen.append(("seen_model", [model.name, size_text, *model.dtypes, *devices, *compiled]))
     for optimizer in run.optimizers:
         parts, lr = [optimizer.name], optimizer.lr
-        parts += [] if lr is None else [words("seen_lr", lr=level_text(lr))]
+        low, high = optimizer.lowest_lr, optimizer.highest_lr
+        if low != high and low is not None and high is not None:
+            parts.append(words("seen_lr_range", low=f"{low:.4g}", high=f"{high:.4g}"))
+        else:
+            parts += [] if lr is None else [words("seen_lr", lr=level_text(lr))]
         parts += [] if optimizer.code == "auto" else [words("seen_code", code=optimizer.code)]
         updates = words("seen_updates", number=f"{optimizer.num_steps:,}")
         seen.append(("seen_optimizer", [*parts, updates]))

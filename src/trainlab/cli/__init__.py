@@ -2,7 +2,7 @@
 
 A verb's module is imported only when that verb is called, and nothing at all for `trainlab --help`, so that
 it answers at once. Exit codes: 0 done, 1 our defect or a trial that was lost, 2 the user's mistake or
-an error of the user's code, 3 what a gate cannot tell, 130 interrupted.
+an error of the user's code, 3 what a gate cannot tell, 130 interrupted; a watched script's own.
 """
 
 import faulthandler

@@ -146,13 +146,14 @@ def _tell_error(error: Exception, lang: str) -> int:
 
 def exit_for_failures(evidence: "Evidence", lang: str) -> None:
     """The same for every verb that runs trials: exit code 2 where the user's code failed, after what it
-    raised; 1 where a trial failed otherwise."""
+    raised; 1 where a trial failed otherwise; a script's own where it was run once."""
     failed = [trial.error for trial in evidence.trials if trial.state == "failed"]
     mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
     for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
         _tell_mistake(mistake, error.message, error.own_traceback, lang)
     if failed:
-        raise SystemExit(2 if mistakes else 1)
+        own = failed[0].exit_code if len(evidence.trials) == 1 and failed[0] is not None else None
+        raise SystemExit(own or (2 if mistakes else 1))
 
 
 def _tell_mistake(lines: str, message: str, trace: str, lang: str) -> None:

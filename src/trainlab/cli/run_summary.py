@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from trainlab.analysis import answer, cost, learning, method, overview, scripts
+from trainlab.analysis import answer, cost, learning, method, metrics, overview, scripts
 from trainlab.analysis.cold_start import cold_start, cold_table
 from trainlab.analysis.document import Block, Paragraph
 from trainlab.analysis.evidence import Evidence
@@ -242,9 +242,12 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         *("kind", "subject", "cells", "factor", "levels", "n"),
         *("test", "verdict", "numbers", "interval", "confounds"),
     )
+    metric = next(iter(metrics.compared_metrics(evidence)), "")
+    way = {True: "lower", False: "higher", None: None}[evidence.study.is_better_lower(metric)]
     return {
         "study": evidence.name,
         **({} if script is None else {"script": script}),
+        "objective": {"metric": metric, "better": way},
         "trials": [_trial_json(trial, evidence) for trial in evidence.trials],
         "damaged": evidence.damaged,
         "findings": [

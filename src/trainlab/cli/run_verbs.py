@@ -107,7 +107,11 @@ class Reported(Quietable):
             sys.stdout.write(f"{run.path}\n")
         else:
             summary.print_all(run)
-        is_reported = self.report and not outcome.was_interrupted
+        # Whoever goes on with a run wants what was asked for when it began, unless they say so.
+        asked = (
+            "report" in self.model_fields_set or "--no-report" not in run.study().command.split()
+        )
+        is_reported = self.report and asked and not outcome.was_interrupted
         if is_reported and evidence.study.cells:
             summary.write_report(run)
         elif is_reported and evidence.learned:
@@ -118,6 +122,9 @@ class Reported(Quietable):
 class Studying(Placed, Reported):
     """What run and watch have in common."""
 
+    objective: str | None = option("METRIC[:min|:max]", "what+")
+    """The metric that the answer goes by, as accuracy, val/miou or reward:max; :min and :max say which way
+    is better."""
     design: str | None = option("DESIGN", "what+")
     """grid, or one-at-a-time around the base."""
     budget: Seconds | None = option("TIME", "what+")
@@ -183,6 +190,7 @@ class RunVerb(Studying):
             self.vary,
             profile=self.profile,
             cost=self.cost,
+            objective=self.objective,
             design=self.design,
             seeds=requested_seeds(self.seed, self.seeds),
             until_decided=self.until_decided,
@@ -290,6 +298,8 @@ class ResumeVerb(Reported):
     """A run folder."""
     allow_changed: bool = option("", "", False)
     """Go on though the workload's file is not what it was."""
+    trust: bool = option("", "", False)
+    """Run the code that it names, though you have not started this run from here."""
     budget: Seconds | None = option("TIME")
     """Stop after this long, as 10m or 2h; what runs then is interrupted."""
 
@@ -298,6 +308,7 @@ class ResumeVerb(Reported):
             outcome = resume_run(
                 self.run,
                 allow_changed=self.allow_changed,
+                is_trusted=self.trust or self._agrees(),
                 budget_s=self.budget,
                 watcher=self.watcher(),
             )
@@ -306,6 +317,16 @@ class ResumeVerb(Reported):
             return
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
         self.show_diagnosis(outcome.run, is_cut_short=is_cut_short)
+
+    def _agrees(self) -> bool:
+        """Asks in a terminal, where the run's code may be somebody else's; elsewhere it is refused."""
+        from trainlab.execute.planned_run import code_of, has_trust
+
+        run = open_run(self.run)
+        if has_trust(run) or not sys.stdin.isatty() or not (code := code_of(run)):
+            return False
+        say(Console(stderr=True), self.words("resume_asks", run=run.path, code=code))
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class CancelVerb(Verb):
@@ -316,7 +337,7 @@ class CancelVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.execute.lease import ask_to_stop, holder_of, leased
-        from trainlab.execute.planned_run import mark_interrupted
+        from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
 
         folder, deadline_s, is_asked = open_run(self.run), time.monotonic() + PATIENCE_S, False
         while (driver := holder_of(folder)) is not None and not driver.is_dead:
@@ -328,4 +349,5 @@ class CancelVerb(Verb):
             time.sleep(POLL_S)
         with leased(folder):  # refused where its driver is alive and does not stop
             mark_interrupted(folder)
-        say(Console(), self.words("cancelled", path=self.run))
+        key = "cancelled" if unfinished_groups(folder) else "cancelled_nothing"
+        say(Console(), self.words(key, path=self.run))

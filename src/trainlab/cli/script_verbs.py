@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt
 from rich.console import Console
@@ -49,7 +49,7 @@ class WatchVerb(Studying):
     """An argument of the script and its levels, as batch-size=1,16,64; a variable of its environment as
     env.NAME=…; again for more."""
     seeds: Count | None = option("COUNT", "what")
-    """How many seeds: 1 to COUNT."""
+    """How many seeds: 1 to COUNT; not given: each setting runs once, without one of ours."""
     metric: list[str] = option("NAME=PATTERN", "what", [])
     r"""A metric in a line that the script prints: a regular expression with one group, as
     'accuracy=Accuracy: .*\((\d+)%\)'; again for more."""
@@ -59,6 +59,9 @@ class WatchVerb(Studying):
     seed_argument: str | None = option("OPTION", "what+")
     """The script's option that takes the seed; none: it has none. Not given: --seed, where its text has
     it."""
+    workdir: Path | None = option("FOLDER", "what+")
+    """The folder that all runs have in common, as it is, for a script that only reads; not given: a single
+    run is in the current folder, and each of several in a copy of it."""
     steps: NonNegativeInt = option("COUNT", "what+", 0)
     """End the script after so many updates; 0: when it ends."""
     threads: Count | None = option("COUNT", "what+")
@@ -79,16 +82,20 @@ class WatchVerb(Studying):
         if self.cost and not self.profile:
             first = next(iter(self.cost)).replace("_", "-")
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])
+        if self.seed_argument and self.seeds is None:
+            raise SpecError(["--seed-argument: is about seeds; add --seeds"])
         study = script_study(
             self.script,
             self.arguments,
             vary=varied_of(self.vary, as_written=True),
+            objective=self.objective,
             design=self.design or "grid",
-            seeds=tuple(range(1, (self.seeds or 1) + 1)),
+            seeds=None if self.seeds is None else tuple(range(1, self.seeds + 1)),
             metrics=_metrics(self.metric, "--metric", AS_PATTERN),
             metric_files=_metrics(self.metric_file, "--metric-file", AS_COLUMN),
             seed_argument=self.seed_argument,
             threads=self.threads,
+            workdir=self.workdir,
             max_steps=self.steps,
             processes=self.nproc,
             cost=checked(CostSpec, self.cost, "--profile") if self.profile else None,
@@ -133,6 +140,9 @@ class DiagnoseVerb(Quietable):
     tries: list[str] = option("NAME", "measuring", [], names="--try")
     """Try only this: a limit, as data, or a change, as threads=1, same_batch or without=42; again for
     more."""
+    workdir: Path | None = option("FOLDER", "what+")
+    """The folder that all runs have in common, as it is, for a script that only reads; not given: each runs
+    in a copy of the current one."""
     most: Count = option("COUNT", "measuring", MOST_TRIED)
     """Possible limits to try."""
     steps: Annotated[int, Field(ge=30)] = option("COUNT", "measuring", STEPS)
@@ -149,17 +159,11 @@ class DiagnoseVerb(Quietable):
     def __call__(self) -> None:
         _tell_shared_options(self)
         with output_for_programs(self.as_json or self.quiet or self.markdown):
-            run, record = diagnose(
-                self.script,
-                self.arguments,
-                steps=self.steps,
-                tries=self.tries,
-                most=self.most,
-                processes=self.processes,
-                budget_s=self.budget,
-                out=self.out,
-                watcher=self.watcher(),
+            asked = self.model_dump(
+                include={"steps", "tries", "most", "processes", "workdir", "out"}
             )
+            shown: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
+            run, record = diagnose(self.script, self.arguments, **asked, **shown)
         if self.markdown and record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
             from trainlab.report.markdown import markdown_of

@@ -2,7 +2,7 @@
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -90,7 +90,7 @@ def loaded(given: Any, place: str, collate: Collate | None, drop_last: bool) -> 
             f"{place}: is a {type(given).__name__}, must be a trainlab.Split, a torch Dataset or "
             "DataLoader, or an iterable of batches"
         )
-    if iter(given) is given:
+    if isinstance(given, Iterator):
         raise DataError(
             f"{place}: is a {type(given).__name__}, which can be gone through once; give an object whose "
             "__iter__ starts anew each epoch"

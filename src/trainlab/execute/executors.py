@@ -108,8 +108,11 @@ class LocalExecutor:
     folder: Path = field(default_factory=Path.cwd)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        devices = preflight(study, self.load, each_device=each_device)
-        if not self._learns_here(study.workload):
+        learns_here = self._learns_here(study.workload)
+        # A batch that is run for the probes would be counted by a model that then trains here.
+        asked = study.model_copy(update={"probes": ()}) if learns_here else study
+        devices = preflight(asked, self.load, each_device=each_device)
+        if not learns_here:
             self.load.datasets.clear()
         return devices
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainlab.execute.planned_run import end_left
 from trainlab.execute.signals import ENDING
 from trainlab.machine.host import num_killed_for_memory
-from trainlab.machine.processes import signal_name
+from trainlab.machine.processes import QUIET, signal_name
 from trainlab.plan import Group
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import OUT_OF_MEMORY, Failure, TrialRecord
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 PRELOADED = ["trainlab.execute.worker", "torch._dynamo"]
 """torch's optimizers import their compiler when the first is made."""
-QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
-"""torch's profiler writes of its own starts and stops among what the user's code prints."""
 INTERRUPTED = 130
 """The exit code of a worker that was told to end, and has recorded so."""
 FROM_OUTSIDE = (INTERRUPTED, 255, -signal.SIGKILL, -signal.SIGTERM)

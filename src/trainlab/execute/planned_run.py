@@ -1,14 +1,17 @@
 """A run as it is planned: its folder, with what was asked and every trial as pending."""
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from trainlab import __version__
-from trainlab.errors import WorkloadError
+from trainlab.errors import RecordError, WorkloadError
+from trainlab.machine.host import private_folder
 from trainlab.plan import Group, Trial, further_groups, plan, trials_of
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study_record import GroupRecord, StudyRecord
@@ -60,6 +63,7 @@ def start_run(
             groups=_records(groups),
         )
     )
+    trust(folder)
     return folder
 
 
@@ -150,8 +154,39 @@ def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
     return tuple(left)
 
 
-def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool) -> None:
-    """Refuses a run whose workload is not to be had again, or is another one now. Runs none of it."""
+# Resuming a run executes what its records name. Who owns the folder says little: one that came in an
+# archive belongs to whoever unpacked it. So which runs a user has started is kept where only she can write.
+
+
+def trust(run: RunFolder) -> None:
+    """From now on this user resumes the run unasked, as long as its folder stays where it is."""
+    with (
+        suppress(RecordError, OSError),
+        (private_folder("runs") / "trusted.txt").open("a") as lines,
+    ):
+        lines.write(f"{run.path.resolve()}\n")
+
+
+def has_trust(run: RunFolder) -> bool:
+    with suppress(RecordError, OSError):
+        folders = (private_folder("runs") / "trusted.txt").read_text().splitlines()
+        return str(run.path.resolve()) in folders and run.study_file.stat().st_uid == os.getuid()
+    return False
+
+
+def code_of(run: RunFolder) -> str:
+    """What a run executes beside trainlab: a file, a module or a cluster; empty where nothing."""
+    record = run.study()
+    study = record.to_study(str(run.study_file))
+    own = study.workload.rpartition(":")[0] if study.script is None else study.script.path
+    return own or ("" if record.on in ("local", "processes", "inline") else record.on)
+
+
+def check_resumable(
+    run: RunFolder, record: StudyRecord, *, allow_changed: bool, is_trusted: bool
+) -> None:
+    """Refuses a run whose workload is not to be had again, is another one now, or may be somebody else's.
+    Runs none of it."""
     study = record.to_study(str(run.study_file))
     workload = study.workload
     if study.script is not None and study.script.from_inside:
@@ -160,6 +195,9 @@ def check_resumable(run: RunFolder, record: StudyRecord, *, allow_changed: bool)
     if workload.endswith(AS_OBJECT):
         remedy = "name it as FILE.py:NAME in a new run"
         raise WorkloadError(f"{run.path}: its workload was an object of a Python session; {remedy}")
+    if not (is_trusted or has_trust(run)) and (code := code_of(run)):
+        rule = f"was not started by you from here, and resuming it runs {code}"
+        raise WorkloadError(f"{run.path}: {rule}; read that first, then add --trust")
     if record.workload_digest is None or allow_changed:
         return
     now = file_digest(workload)

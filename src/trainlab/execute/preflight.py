@@ -103,7 +103,7 @@ def _data_problems(settings: Sequence[TrainSpec], dataset: Dataset) -> Iterator[
             yield problem
         # Deciding by the test set would make its result better than it is.
         for name in ("patience", "keep_best"):
-            if getattr(one, name) and not one.val_fraction and not dataset.val:
+            if getattr(one, name) and not one.val_fraction and dataset.val is None:
                 rule = "decides by a validation set, and there is none"
                 yield f"{name}: {rule}; add val_fraction, as 0.1, or give the Dataset a `val`"
 

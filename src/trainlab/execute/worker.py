@@ -390,8 +390,6 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
 
 def _instruments(study: Study, trial: Trial) -> list[Instrument]:
     chosen: list[Instrument] = [CurveWriter()]
-    if trial.seed == study.seeds[0]:
-        chosen.append(Network())
     is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
     board = TensorBoard(shows_samples=is_first)
     if study.probes:
@@ -399,6 +397,8 @@ def _instruments(study: Study, trial: Trial) -> list[Instrument]:
         chosen.append(Probes(study.probes, [board.probe_logged] if study.tensorboard else []))
     if study.tensorboard:
         chosen.append(board)
+    if trial.seed == study.seeds[0]:
+        chosen.append(Network())  # behind the probes, whose hooks are gone then
     if study.keeps_weights:
         chosen.append(Weights())
     return chosen

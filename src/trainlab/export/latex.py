@@ -119,7 +119,7 @@ def _learn_table(evidence: Evidence, words: Words) -> Table:
             value(words("seeds"), lambda cell: Entry(str(len(evidence.learned[cell])))),
             *(
                 value(words.metric_title(metric), partial(final_mean, metric=metric))
-                for metric in in_order(evidence.metrics)
+                for metric in in_order(evidence.metrics, evidence.study)
             ),
         ],
         [cell.id for cell in evidence.cells if evidence.learned.get(cell.id)],

@@ -12,9 +12,9 @@ from typing import Any
 
 from trainlab import __version__
 from trainlab.analysis.evidence import UNFINISHED, Evidence
-from trainlab.analysis.results import csv_of, trial_values
+from trainlab.analysis.results import csv_of, settings_of, trial_values
 from trainlab.errors import SpecError, TrainlabError
-from trainlab.export.frames import Exported, settings_of, tables_of
+from trainlab.export.frames import Exported, tables_of
 from trainlab.extras import check_extra, import_extra
 from trainlab.record.files import sha256_of, temporary_folder
 from trainlab.record.run_folder import RunFolder, run_digests

@@ -64,7 +64,7 @@ class Patches:
     """Attributes of torch's, or of anything else, that are ours until they are closed."""
 
     def __init__(self) -> None:
-        self._put = ExitStack()
+        self._restores: list[Callable[[], None]] = []
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Sets an attribute of a class, a module or an object, which may be new or inherited."""
@@ -78,11 +78,14 @@ class Patches:
             else:
                 setattr(owner, name, before)
 
+        self._restores.append(restore)
         setattr(owner, name, value)
-        self._put.callback(restore)
 
     def close(self) -> None:
-        self._put.close()
+        """May be called again, after an interrupt, say."""
+        for restore in reversed(self._restores):
+            restore()
+        self._restores.clear()
 
 
 MISSING = object()

@@ -19,9 +19,10 @@ from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
+from trainlab.record.trial_record import FINISHED
 from trainlab.train.callbacks import Arguments, Instrument, Progress, TrialView
 from trainlab.train.engines.engine import Member, Session
-from trainlab.train.opaque import opaque_names, plain_name, uncompiled_copy
+from trainlab.train.opaque import opaque_names, plain_name
 from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 
@@ -30,11 +31,19 @@ MOST_SAMPLES = 256
 
 
 class Network(Instrument):
-    """Runs a copy of the model once, before the first update; what cannot be run so is noted."""
+    """Runs a copy of the model once, after the last update; what cannot be run so is noted."""
 
     goes_on = True
 
     def trial_begins(self, view: TrialView) -> None:
+        self._view = view
+
+    def trial_ends(self, progress: Progress) -> None:
+        if progress.state in FINISHED:
+            self.record(self._view)
+
+    def record(self, view: TrialView) -> None:
+        """Writes the calls of the model."""
         try:
             with (
                 seeded(view.trial.seed, "network", device=view.device),
@@ -43,9 +52,8 @@ class Network(Instrument):
             ):
                 # What the model prints or warns about comes once, from the training.
                 warnings.simplefilter("ignore")
-                given = view.model_inputs(min(view.trial.settings.batch_size, MOST_SAMPLES))
-                model = uncompiled_copy(view.model).train()
-                rows = traced(model, given)
+                model, given = view.model_call(min(view.trial.settings.batch_size, MOST_SAMPLES))
+                rows = traced(model.train(), given)
                 size = count_of(given)
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
             view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))

@@ -20,9 +20,9 @@ from torch.utils.tensorboard.summary import hparams
 from trainlab.errors import reason_in
 from trainlab.record.files import writing
 from trainlab.record.learning_record import ProbeRecord, metric_tag
+from trainlab.record.trial_record import FINISHED
 from trainlab.spec.probe import Bins
 from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
-from trainlab.train.opaque import uncompiled_copy
 
 
 def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:
@@ -80,7 +80,6 @@ class TensorBoard(Instrument):
                 inputs = view.stored_inputs(NUM_SAMPLES)
                 if inputs is not None and inputs.dim() == 4 and inputs.shape[1] in (1, 3):
                     self._writer.add_images("samples/test", inputs, 0)
-            self._write_graph()
 
     def point_logged(self, point: Point) -> None:
         # Apart from the epoch's own: their last points fall on the same place.
@@ -100,6 +99,8 @@ class TensorBoard(Instrument):
 
     def trial_ends(self, progress: Progress) -> None:
         with writing(self._path):
+            if progress.state in FINISHED:
+                self._write_graph()
             self._write_hyper_parameters(progress)
             self._writer.close()
 
@@ -111,8 +112,6 @@ class TensorBoard(Instrument):
     def _write_graph(self) -> None:
         view = self._view
         try:
-            # A copy in eval mode, under its own random state: watching must not change the training.
-            model = uncompiled_copy(view.model).eval()
             with (
                 torch.random.fork_rng(devices=[view.device] if view.device.type == "cuda" else []),
                 warnings.catch_warnings(),
@@ -121,12 +120,12 @@ class TensorBoard(Instrument):
                 warnings.simplefilter("ignore")
                 # The tracer also raises what it logs, and that goes into the record.
                 logging.disable(logging.CRITICAL)
-                arguments, named = view.model_inputs(2)
+                model, (arguments, named) = view.model_call(2)
                 if named:
                     raise TypeError(
                         "TensorBoard traces a model that is called by place, not by name"
                     )
-                self._writer.add_graph(model, arguments)
+                self._writer.add_graph(model.eval(), arguments)
         except Exception as error:
             if getattr(error, "errno", None) in DISK_FULL:
                 raise

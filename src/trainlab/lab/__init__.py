@@ -86,6 +86,7 @@ def resume_run(
     path: Path,
     *,
     allow_changed: bool = False,
+    is_trusted: bool = False,
     budget_s: float | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
@@ -94,11 +95,12 @@ def resume_run(
     Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
     at a time is as it was asked for. A diagnosis goes on to its answer. RecordError where another process
     drives the run; WorkloadError where the user's own workload file is not what it was, unless
-    `allow_changed`.
+    `allow_changed`, or where she did not start the run in this folder, unless `is_trusted`: its records say
+    what code runs.
     """
     run = open_run(path)
-    asked: dict[str, Any] = {"allow_changed": allow_changed, "budget_s": budget_s}
-    asked["watcher"] = watcher
+    asked: dict[str, Any] = {"allow_changed": allow_changed, "is_trusted": is_trusted}
+    asked |= {"budget_s": budget_s, "watcher": watcher}
     if not run.is_diagnosis:
         return go_on(run, **asked)
     from trainlab.lab.script_study import DiagnosisStage

@@ -121,22 +121,26 @@ def go_on(
     next_stage: "NextStage | None" = None,
     *,
     allow_changed: bool = False,
+    is_trusted: bool = False,
     budget_s: float | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
     """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
-    from trainlab.execute import launch
+    from trainlab.execute import launch, planned_run
     from trainlab.execute.lease import leased
-    from trainlab.execute.planned_run import check_resumable, mark_interrupted, unfinished_groups
 
     watcher = watcher or Watcher()
     record = run.study()
     study = record.to_study(str(run.study_file))
-    check_resumable(run, record, allow_changed=allow_changed)
+    planned_run.check_resumable(run, record, allow_changed=allow_changed, is_trusted=is_trusted)
+    if is_trusted:
+        planned_run.trust(run)
     was_cut = False
     with leased(run, lambda driver: watcher.say("watching_driver", driver=driver.name)):
-        mark_interrupted(run)
-        groups = unfinished_groups(run) or (() if next_stage is None else next_stage(run))
+        planned_run.mark_interrupted(run)
+        groups = planned_run.unfinished_groups(run) or (
+            () if next_stage is None else next_stage(run)
+        )
         num_left = sum(len(group.trials) for group in groups)
         key = "resumed" if num_left else "nothing_left"
         watcher.say(key, left=num_left, all=len(run.study().trials))

@@ -17,6 +17,7 @@ from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.lease import leased
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.script_trials import notes_of, progress_event
+from trainlab.execute.signals import interrupts_after
 from trainlab.lab.opened import Run
 from trainlab.machine.environment import capture
 from trainlab.machine.load import LoadMeter
@@ -49,13 +50,14 @@ def watch(
     out: Path | str | None = None,
     tensorboard: bool = True,
     title: str = "",
+    objective: str | None = None,
 ) -> "WatchedLoop":
     """Watches the training in a `with` block, whatever its loop looks like, and leaves a run folder.
 
     `model` is the one that is looked into, by default the first that trains; `optimizer` the one whose
     updates are counted as steps, by default the first that makes one. `name` begins the name of the run's
-    folder, or `out` is the folder; `probes` are written as for `trainlab run --probe`. Losses are the same
-    as without. For example
+    folder, or `out` is the folder; `probes` are written as for `trainlab run --probe`; `objective` is
+    the metric that the answer goes by. Losses are the same as without. For example
 
         with trainlab.watch(model, probes="*.weight:grad:norm") as lab:
             for x, y in loader:
@@ -63,8 +65,9 @@ def watch(
                 lab.log(accuracy=accuracy)
         lab.report()
     """
+    asked = {"title": title, "objective": objective, "tensorboard": tensorboard}
     return WatchedLoop(
-        _study(name, title, probes, tensorboard=tensorboard, file=_file_of_caller()),
+        _study(name, probes, asked, _file_of_caller()),
         None if out is None else Path(out),
         model,
         optimizer,
@@ -122,6 +125,12 @@ class WatchedLoop:
             raise SpecError(["trainlab.watch: was used before; call it anew for another run"])
         Hooks.check_none()
         with ExitStack() as opened:
+            # Half entered or half left, nothing else could be watched any more.
+            own = WatchedLoop.__enter__.__code__, WatchedLoop.__exit__.__code__
+            opened.enter_context(interrupts_after(*own))
+            opened.callback(told.listening.clear)
+            for _ in range(2):  # an interrupt that comes amid the first is followed by the second
+                opened.callback(Hooks.free)
             self._begin(opened)
             self._open = opened.pop_all()
         return self
@@ -132,9 +141,10 @@ class WatchedLoop:
         """Whatever was raised goes on."""
         if os.getpid() != self._pid:
             return  # forked inside the block: the run is that of the other process
-        refused = error.error if isinstance(error, Refused) else None
-        with suppress(TrainlabError) if error is not None else ExitStack():
-            self._end(refused or error)
+        with self._open:
+            refused = error.error if isinstance(error, Refused) else None
+            with suppress(TrainlabError) if error is not None else ExitStack():
+                self._end(refused or error)
         if refused is not None:
             raise refused from None
 
@@ -148,6 +158,7 @@ class WatchedLoop:
         events = opened.enter_context(closing(EventWriter(run)))
         environment = run.write_environment(capture(Path.cwd()))
         self._attempt = attempt = Attempt(run.trial(group.ids[0]), environment)
+        opened.callback(attempt.interrupt)
         attempt.begin()
         events.write(Event(kind="group_begins", trials=group.ids))
         opened.callback(events.write, Event(kind="group_ends", trials=group.ids))
@@ -172,43 +183,45 @@ class WatchedLoop:
         self._watched = self._model = self._optimizer = None
         has_left = isinstance(error, SystemExit) and error.code in (None, 0)
         fault = None if has_left else error
-        with self._open:
-            with attempt:
+        with attempt:
+            try:
                 watched.close(is_cut=fault is not None)
-                record = attempt.folder.watched.read()
-                attempt.load = self._meter.read()
-                attempt.engine_facts.update(watched.facts)
-                attempt.progress = watched.progress
-                attempt.progress.total_s = record.total_s
-                attempt.notes += watched.notes
-                if isinstance(fault, KeyboardInterrupt):
-                    raise Interrupted
-                if fault is not None:
-                    raise ScriptError(raised_by(fault, "loop"))
-                attempt.notes += [*watched.missing, *notes_of(record)]
-                attempt.progress.state = "done"
-            attempt.end()
+            except KeyboardInterrupt:
+                raise Interrupted from None
+            record = attempt.folder.watched.read()
+            attempt.load = self._meter.read()
+            attempt.engine_facts.update(watched.facts)
+            attempt.progress = watched.progress
+            attempt.progress.total_s = record.total_s
+            attempt.notes += watched.notes
+            if isinstance(fault, KeyboardInterrupt):
+                raise Interrupted
+            if fault is not None:
+                raise ScriptError(raised_by(fault, "loop"))
+            attempt.notes += [*watched.missing, *notes_of(record)]
+            attempt.progress.state = "done"
+        attempt.end()
         from trainlab.analysis.results import write_results
 
         write_results(self.run, self.run.evidence())
+        if fault is None:
+            attempt.pass_on_interrupt()
 
 
-def _study(name: str, title: str, probes: Any, *, tensorboard: bool, file: str | None) -> Study:
+def _study(name: str, probes: Any, asked: dict[str, Any], file: str | None) -> Study:
     given = (probes,) if isinstance(probes, str | ProbeSpec) else tuple(probes)
     path = NOTEBOOK if file is None else str(Path(file).absolute())
     script = ScriptSpec(path=path, folder=str(Path.cwd()), from_inside=True)
     values = {
         "name": name,
-        "title": title,
         "workload": file or NOTEBOOK,
         "settings": checked(TrainSpec, {}),
         "script": script,
         "probes": tuple(
             one if isinstance(one, ProbeSpec) else probe_of(one, "probes") for one in given
         ),
-        "tensorboard": tensorboard,
     }
-    return checked(Study, values, "trainlab.watch")
+    return checked(Study, values | asked, "trainlab.watch")
 
 
 def _file_of_caller() -> str | None:

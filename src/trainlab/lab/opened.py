@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from trainlab.report.pictures import Chart
 
 
+class Findings(tuple["Finding", ...]):
+    """Findings, shown as their sentences."""
+
+    def __repr__(self) -> str:
+        return "\n".join(one.sentence(session_words()) for one in self)
+
+    def _repr_html_(self) -> str:
+        items = (f"<li>{escape(plain(one.sentence(session_words())))}</li>" for one in self)
+        return f"<ul>{''.join(items)}</ul>"
+
+
 class Run(RunFolder):
     """A run folder that also offers its results as tables and findings."""
 
@@ -73,11 +84,11 @@ class Run(RunFolder):
 
         return confusion_table(self.evidence())
 
-    def findings(self) -> "tuple[Finding, ...]":
+    def findings(self) -> "Findings":
         """What the study shows and what it cannot tell, as values."""
         from trainlab.analysis.overview import findings
 
-        return findings(self.evidence())
+        return Findings(findings(self.evidence()))
 
     def export(
         self,

@@ -311,12 +311,8 @@ def end_text(trial: TrialRecord, words: Words) -> str:
         message = error_line(trial.error.message, words.lang)
         first_line = next(iter(message.splitlines()), "")
         return words("ended_failed", kind=trial.error.kind, reason=first_line)
-    if trial.state != "diverged":
-        return ""
-    if trial.diverged_at_step is not None:
-        return words("ended_at_update", step=f"{trial.diverged_at_step:,}")
-    is_last = trial.epochs_done == trial.settings.get("epochs")
-    return "" if is_last else words("ended_in_test", epoch=trial.epochs_done)
+    step = trial.diverged_at_step
+    return "" if step is None else words("ended_at_update", step=f"{step:,}")
 
 
 def metric_texts(metrics: Mapping[str, float | None], words: Words) -> list[str]:

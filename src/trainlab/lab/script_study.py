@@ -1,7 +1,7 @@
 """A study over a script: its own arguments are the factors, and each trial is the script itself."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from trainlab.analysis.diagnosis import (
     chosen,
     diagnosis_of,
     hypotheses_of,
+    left_out,
     update_parts_ms,
 )
 from trainlab.analysis.scripts import growth
@@ -55,13 +56,15 @@ def script_study(
     arguments: Sequence[str] = (),
     *,
     vary: Mapping[str, Sequence[Scalar]] | None = None,
+    objective: str | None = None,
     design: str = "grid",
-    seeds: Sequence[int] = (1,),
+    seeds: Sequence[int] | None = None,
     metrics: Mapping[str, str] | None = None,
     metric_files: Mapping[str, str] | None = None,
     seed_argument: str | None = None,
     threads: int | None = None,
     processes: int = 1,
+    workdir: Path | None = None,
     max_steps: int = 0,
     cost: CostSpec | None = None,
     learn: bool = True,
@@ -70,20 +73,26 @@ def script_study(
     many: bool = False,
 ) -> Study:
     """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
-    names a module. `seed_argument`: the script's option that takes the seed; `none` where it has none,
-    None for one that its text shows."""
+    names a module. `seeds`: None for one run of each cell, without a seed. `seed_argument`: the script's
+    option that takes the seed; `none` where it has none, None for one that its text shows. `workdir`: the
+    folder that all run in; None: a single run in the current one, each of several in a copy of it."""
     path, module, source = found_script(path, arguments)
     if module:
         arguments = arguments[1:]
-    if seed_argument is None:
-        seed_argument = first_option(SEED_OPTION, source)
-    elif seed_argument == NO_SEED:
+    is_seeded, seeds = seeds is not None, seeds or (1,)
+    if seed_argument == NO_SEED or not is_seeded:
         seed_argument = None
+    elif seed_argument is None:
+        seed_argument = first_option(SEED_OPTION, source)
+    if workdir is not None and not workdir.is_dir():
+        raise SpecError([f"--workdir {workdir}: no such folder"])
     own: dict[str, Any] = {
         "path": str(path.absolute()),
         "module": module,
         "arguments": tuple(arguments),
         "folder": str(Path.cwd()),
+        "workdir": "" if workdir is None else str(workdir.resolve()),
+        "is_seeded": is_seeded,
         "seed_argument": seed_argument,
         "metrics": dict(metrics or {}),
         "metric_files": dict(metric_files or {}),
@@ -95,7 +104,8 @@ def script_study(
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
     cells = _cells(vary or {}, source, design, threads)
-    _check_cost(cost, processes)
+    if cost is not None and (problems := list(_check_cost(cost, processes))):
+        raise SpecError(problems)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     # As a run folder can be called.
     own_name = re.sub(r"[^A-Za-z0-9._-]", "-", module or path.stem).lstrip("._-")
@@ -107,6 +117,7 @@ def script_study(
         "seeds": tuple(seeds),
         "learn": learn,
         "cost": cost,
+        "objective": objective,
         "margins": cost_margins(cost),
         "script": script,
         "probes": tuple(probes),
@@ -128,23 +139,15 @@ def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str,
     return Path(path), module, source_of(Path(path))
 
 
-def _check_cost(cost: CostSpec | None, processes: int) -> None:
-    """SpecError for what cannot be measured of a script: it is timed as it trains, with its own weights."""
-    if cost is None:
-        return
-    several = "but steps of several processes are not timed in turns; leave --profile out"
-    checks: list[tuple[str, object, object, str]] = [
-        ("--nproc", processes, 1, several),
-        ("--mode", cost.mode, "train", "but a script is timed as it trains; leave it out"),
-        (
-            "--weights",
-            cost.weights,
-            "untrained",
-            "but a script makes its own weights; leave it out",
-        ),
-    ]
-    if problems := [f"{o}: got {got}, {rule}" for o, got, usual, rule in checks if got != usual]:
-        raise SpecError(problems)
+def _check_cost(cost: CostSpec, processes: int) -> Iterator[str]:
+    """What cannot be measured of a script: it is timed as it trains, with its own weights."""
+    if processes != 1:
+        several = "but steps of several processes are not timed in turns; leave --profile out"
+        yield f"--nproc: got {processes}, {several}"
+    if cost.mode != "train":
+        yield f"--mode: got {cost.mode}, but a script is timed as it trains; leave it out"
+    if cost.weights != "untrained":
+        yield f"--weights: got {cost.weights}, but a script makes its own weights; leave it out"
 
 
 def _cells(
@@ -194,6 +197,7 @@ def diagnose(
     most: int = MOST_TRIED,
     processes: int = PROCESSES,
     budget_s: float | None = None,
+    workdir: Path | None = None,
     out: Path | None = None,
     watcher: Watcher | None = None,
 ) -> tuple[Run, DiagnosisRecord | None]:
@@ -201,31 +205,31 @@ def diagnose(
     it; None where it was cut short.
 
     `steps` are the updates that are watched; `tries` is what to try, as `data` or `threads=1`, in place of
-    what promises most, of which `most` are tried, each in so many fresh `processes`. SpecError where the
-    script fails or makes too few updates.
+    what promises most, of which `most` are tried, each in so many fresh `processes`; all run in `workdir`,
+    each in a copy of the current folder where there is none. SpecError where the script fails or makes too
+    few updates.
     """
     asked = {"tries": tuple(tries), "most": most, "processes": processes}
-    study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked))
+    study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked), workdir)
     stage = DiagnosisStage(study)
-    outcome = drive(
-        study, jobs=1, next_stage=stage.groups, out=out, budget_s=budget_s, watcher=watcher
-    )
+    given: dict[str, Any] = {"out": out, "budget_s": budget_s, "watcher": watcher}
+    outcome = drive(study, jobs=1, next_stage=stage.groups, **given)
     return outcome.run, stage.written(outcome)
 
 
 def diagnosis_study(
-    path: Path | str, arguments: Sequence[str], steps: int, asked: DiagnosisSpec
+    path: Path | str,
+    arguments: Sequence[str],
+    steps: int,
+    asked: DiagnosisSpec,
+    workdir: Path | None = None,
 ) -> Study:
     """The study that a diagnosis begins with: the script, watched. SpecError for what cannot be tried."""
     asked_for((), asked.tries)  # mistakes are told before anything runs
-    study = script_study(path, arguments, max_steps=steps, tensorboard=False)
+    study = script_study(path, arguments, max_steps=steps, workdir=workdir, tensorboard=False)
     assert study.script is not None
-    changes = {
-        "max_s": OBSERVED_S,
-        "is_searched": True,
-        "has_whole_turns": True,
-        "diagnosis": asked,
-    }
+    whole = {"is_searched": True, "has_whole_turns": True}
+    changes = {"max_s": OBSERVED_S, "diagnosis": asked, **whole}
     return study.model_copy(update={"script": study.script.model_copy(update=changes)})
 
 
@@ -254,9 +258,7 @@ class DiagnosisStage:
         self._watched, self._cores = watched, usable_vcpus()
         found = hypotheses_of(watched, cores=self._cores, source=source)
         tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
-        # What promised enough, but less than others.
-        left_out = [one for one in chosen(found, len(found)) if one not in tried]
-        self._hypotheses = tried if asked.tries else (*tried, *left_out)
+        self._hypotheses = *tried, *left_out(found, tried)
         changes = [change for one in tried for change in (*one.changes, *one.remedies)]
         if not changes or run.study().to_study(str(run.study_file)).cells:
             return ()

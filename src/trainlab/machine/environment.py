@@ -30,9 +30,7 @@ def capture(folder: Path) -> Environment:
 
     from trainlab.machine.device import gpus_here
 
-    git = ["git", "-C", str(folder)]
-    commit = output_of([*git, "rev-parse", "HEAD"])
-    changes = output_of([*git, "status", "--porcelain", "--untracked-files=no"])
+    commit = _git(folder, "rev-parse", "HEAD")
     system = f"{platform.system()} {platform.version()}"
     with suppress(OSError, KeyError):
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
@@ -57,13 +55,37 @@ def capture(folder: Path) -> Environment:
         packages=versions | {"torch": torch.__version__},
         variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         git_commit=commit,
-        git_dirty=None if commit is None else bool(changes),
+        git_dirty=None if commit is None else _is_dirty(folder),
         cuda=torch.version.cuda,
         cudnn=None if cudnn is None else str(cudnn),
         torch_threads=torch.get_num_threads(),
         torch_interop_threads=torch.get_num_interop_threads(),
         tf32=tf32_modes(),
     )
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """What git says; no program runs that the repository's own configuration names: not as a monitor, as a
+    hook for a new index, or to fetch what a partial clone lacks."""
+    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
+    nothing_fetched = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+    return output_of(command, GIT_OPTIONAL_LOCKS="0", **nothing_fetched)
+
+
+def _is_dirty(folder: Path) -> bool | None:
+    """Whether a tracked file was changed; None where only a filter, which is a program, could tell."""
+    keys = _git(folder, "config", "--list", "-z", "--name-only")
+    filters = [key for key in (keys or "").split("\0") if key.startswith("filter.")]
+    if keys is None or any("=" in key for key in filters):  # such a one cannot be switched off
+        return None
+    without = (word for key in filters for word in ("-c", f"{key}="))
+    status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
+    found = _git(folder, *without, *status, "--ignore-submodules=dirty")
+    if not found or not filters:
+        return None if found is None else bool(found)
+    changed = [entry[3:] for entry in found.split("\0") if entry][:1000]  # a line is not endless
+    attributes = _git(folder, "check-attr", "-z", "filter", "--", *changed) or ""
+    return True if "unspecified" in attributes.split("\0")[2::3] else None
 
 
 def tf32_modes() -> dict[str, bool]:

@@ -6,13 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 import psutil
 
-from trainlab.errors import DataError, SpecError
+from trainlab.errors import DataError, RecordError, SpecError
+from trainlab.record.files import writing
 
 
 def usable_vcpus() -> int:
@@ -39,13 +41,14 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def output_of(command: list[str]) -> str | None:
-    """What a command prints; None where it fails or takes long."""
+def output_of(command: list[str], **variables: str) -> str | None:
+    """What a command prints, with these variables of the environment; None where it fails or takes long."""
+    run = partial(subprocess.run, capture_output=True, timeout=5, errors="surrogateescape")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=5)
+        done = run(command, env={**os.environ, **variables})
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return done.stdout.rstrip() if done.returncode == 0 else None
 
 
 SPARE_SHARE = 0.1
@@ -93,6 +96,24 @@ def cache_folder() -> Path:
     """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
     named = os.environ.get(CACHE_VARIABLE)
     return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
+
+
+def private_folder(name: str) -> Path:
+    """A folder of this user's alone, for code that is loaded and for what decides what may run: never in a
+    cache, which may be shared. RecordError where there can be none."""
+    folder = Path(platformdirs.user_state_dir("trainlab")) / name
+    with writing(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return private(folder)
+
+
+def private(path: Path) -> Path:
+    """The file or folder; RecordError where another user owns it, or may open it."""
+    found = path.lstat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        rule = f"must belong to you alone; remove it, or run `chmod 700 {path}` if it is yours"
+        raise RecordError(f"{path}: {rule}")
+    return path
 
 
 def expanded(name: str) -> Path:

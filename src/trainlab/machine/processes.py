@@ -17,6 +17,9 @@ import psutil
 
 from trainlab.errors import TrainlabError
 
+QUIET = {"KINETO_LOG_LEVEL": "6", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""In the environment of our own processes: torch's profiler writes of its own starts and stops among what
+the user's code prints."""
 PROC = Path("/proc")
 STATE, STARTED = 0, 19
 """Places in /proc/PID/stat, counted after the name, which may hold spaces."""

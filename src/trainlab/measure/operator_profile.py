@@ -2,12 +2,13 @@
 
 Steps are profiled in chunks, each after a step that is not counted: the first step after the
 profiler starts drops or inflates events. Within a step, an operator belongs to the phase whose end
-mark comes next.
+mark comes next. A time is that of the middle step: one that something else held up is no cost of its own.
 """
 
+import statistics
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -70,39 +71,61 @@ SUMS = {
 
 @dataclass
 class Tally:
-    """Sums over all counted steps so far."""
+    """Sums of every counted step so far."""
 
     by_shape: bool
-    rows: dict[Key, Counter[str]] = field(default_factory=dict)
+    rows: defaultdict[Key, defaultdict[int, Counter[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
+    """By the number of the step, of those in which it ran."""
     step_us: list[float] = field(default_factory=list)
+    inside_us: Counter[int] = field(default_factory=Counter)
+    """Of each step, what operators took themselves."""
     calls_per_step: set[tuple[tuple[str, int], ...]] = field(default_factory=set)
 
-    def add(self, name: str, kind: Kind, phase: str, event: Any) -> None:
+    def add(self, step: int, name: str, kind: Kind, phase: str, event: Any) -> None:
         """One event; its shapes tell it apart where they were asked for."""
         with_shapes = self.by_shape and kind == "operator"
         shapes = [shape for shape in event.input_shapes or [] if shape] if with_shapes else []
         text = ", ".join("x".join(map(str, shape)) for shape in shapes)
-        sums = self.rows.setdefault((name, kind, phase, text), Counter())
+        sums = self.rows[name, kind, phase, text][step]
         # No operator called it; the range of the step and the ends of phases are ours.
         parent = event.cpu_parent
         sums["outermost_calls"] += parent is None or parent.name.startswith("trainlab::")
         sums["calls"] += 1
         for total, attribute in SUMS.items():
             sums[total] += getattr(event, attribute)
+        self.inside_us[step] += event.self_cpu_time_total if kind == "operator" else 0
 
     def record(self, **others: Any) -> OperatorsRecord:
+        """Of all steps; the wall time is made of the same medians, so that shares of it add up."""
         num_steps = len(self.step_us)
+        rows = [
+            OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **_typical(of_steps))
+            for (name, kind, phase, shapes), of_steps in sorted(self.rows.items())
+        ]
+        outside_us = [us - self.inside_us[step] for step, us in enumerate(self.step_us)]
+        inside_us = sum(row.self_cpu_us for row in rows if row.kind == "operator") / num_steps
         return OperatorsRecord(
             num_steps=num_steps,
-            profiled_step_us=sum(self.step_us) / num_steps,
+            profiled_step_us=inside_us + statistics.median(outside_us),
             profiled_ms=[us / 1e3 for us in self.step_us],
+            are_medians=True,
             calls_are_equal=len(self.calls_per_step) == 1,
-            rows=[
-                OperatorRow(name=name, kind=kind, phase=phase, shapes=shapes, **sums)
-                for (name, kind, phase, shapes), sums in sorted(self.rows.items())
-            ],
+            rows=rows,
             **others,
         )
+
+
+def _typical(of_steps: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
+    """Sums over the steps; of times the median step's time of a call, for all calls."""
+    steps = of_steps.values()
+    sums = {name: sum(step[name] for step in steps) for name in ("calls", "outermost_calls", *SUMS)}
+    for name in SUMS:
+        if name.endswith("_us"):
+            per_call = statistics.median(step[name] / step["calls"] for step in steps)
+            sums[name] = per_call * sums["calls"]
+    return sums
 
 
 def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> OperatorsRecord:
@@ -112,7 +135,9 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
         marked = steps.watched_by([PhaseEnds()])
         for _ in range(spec.warmup_steps):
             marked(next(steps.endless))
-        bare_ms = [timed_ms(setup.device, steps.next_bare) for _ in range(spec.active_steps)]
+        # By the engine that is profiled, which need not be that of the cell.
+        plain = map(marked, steps.endless)
+        bare_ms = [timed_ms(setup.device, lambda: next(plain)) for _ in range(spec.active_steps)]
         for chunk in _chunks_of_a_pass(steps) if is_pass else _chunks(steps, spec.active_steps):
             profiler = _profiled(setup.device, marked, chunk, spec.by_shape)
             add_chunk(tally, profiler.events())
@@ -200,6 +225,7 @@ def add_chunk(tally: Tally, events: Any) -> None:
     )
     ends = sorted((e.time_range.start, e.name) for e in host if e.name.startswith(END_OF))
     starts, marks = [start for start, _ in steps], [at for at, _ in ends]
+    first = len(tally.step_us)
     counts: list[Counter[str]] = [Counter() for _ in steps]
     host_names = {event.name for event in host}
     for event in events:
@@ -210,16 +236,16 @@ def add_chunk(tally: Tally, events: Any) -> None:
         if event.device_type != DeviceType.CPU:
             # A range named on the host is mirrored on the device, around kernels counted already.
             if event.name not in host_names:
-                tally.add(event.name, "kernel", "", event)
+                tally.add(first + index, event.name, "kernel", "", event)
             continue
         mark = bisect_left(marks, at)
         phase = ends[mark][1].removeprefix(END_OF) if mark < len(ends) else "other"
         if event.name.startswith(OPTIMIZER_RANGE):
             phase = "optimizer"
         if event.name in RUNTIME:
-            tally.add(event.name, "runtime", phase, event)
+            tally.add(first + index, event.name, "runtime", phase, event)
             continue
         counts[index][event.name] += 1
-        tally.add(event.name, "operator", phase, event)
+        tally.add(first + index, event.name, "operator", phase, event)
     tally.step_us += [end - start for start, end in steps]
     tally.calls_per_step |= {tuple(sorted(count.items())) for count in counts}

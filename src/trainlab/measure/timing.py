@@ -11,6 +11,7 @@ import resource
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -58,38 +59,48 @@ class ColdWatch:
 
     def observe(self, work: Callable[[], object]) -> ColdStep:
         """Runs one step, whose phases must be marked here."""
-        before = _counts(self._device)
         self._phases_ms: dict[str, float] = {}
+        self._in_phases: dict[str, Counter[str]] = {}
         synchronize(self._device)
-        self._since = time.perf_counter_ns()
+        self._look()
         work()
         self.mark("other")
-        after = _counts(self._device)
-        gone = {name: count - before[name] for name, count in after.items()}
+        whole = {name: sum(one[name] for one in self._in_phases.values()) for name in self._counts}
         not_here = dict.fromkeys(("libraries_loaded", "device_allocations"))
-        return ColdStep.model_validate({"phases_ms": self._phases_ms, **not_here, **gone})
+        told = {"phases_ms": self._phases_ms, "in_phases": self._in_phases}
+        return ColdStep.model_validate({**told, **not_here, **whole})
 
     def mark(self, phase: str) -> None:
         synchronize(self._device)
-        now = time.perf_counter_ns()
-        self._phases_ms[phase] = self._phases_ms.get(phase, 0.0) + (now - self._since) / 1e6
-        self._since = now
+        ms, before = (time.perf_counter_ns() - self._since) / 1e6, self._counts
+        self._phases_ms[phase] = self._phases_ms.get(phase, 0.0) + ms
+        after = self._look()
+        gone = {name: count - before[name] for name, count in after.items()}
+        self._in_phases.setdefault(phase, Counter()).update(gone)
+
+    def _look(self) -> dict[str, int]:
+        """What has been counted so far; what looking itself takes is in no phase."""
+        counts = _counts(self._device)
+        self._counts = counts | {"page_faults": _page_faults()}
+        self._since = time.perf_counter_ns()
+        return counts
 
 
 def _counts(device: torch.device) -> dict[str, int]:
-    """Running counts of this process, those that the system has; the difference over a step is what the
-    step did."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    counts = {
-        "modules_imported": len(sys.modules),
-        "page_faults": used.ru_minflt + used.ru_majflt,
-    }
+    """Running counts of this process, those that the system has; the difference over a phase is what
+    happened in it."""
+    counts = {"page_faults": _page_faults(), "modules_imported": len(sys.modules)}
     if MAPS.exists():
         lines = MAPS.read_text().splitlines()
         counts["libraries_loaded"] = len({line.split()[5] for line in lines if ".so" in line})
     if device.type == "cuda":
         counts["device_allocations"] = torch.cuda.memory_stats(device).get("num_device_alloc", 0)
     return counts
+
+
+def _page_faults() -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_minflt + used.ru_majflt
 
 
 COLD_STEPS = 5

@@ -43,6 +43,8 @@ class ColdStep(Record):
     """Shared libraries mapped during the step; None where the system does not report them."""
     device_allocations: int | None
     """Blocks of memory asked from the GPU's driver; None on the CPU."""
+    in_phases: dict[str, dict[str, int]] = {}
+    """The same four by phase, those that the system reports; empty in older runs."""
 
 
 class StepRecord(FileRecord):
@@ -155,7 +157,10 @@ class OperatorsRecord(StepRecord):
     num_pass_steps: int = 0
     """Of inference: the steps of a whole pass over the test set, where they are more than were profiled."""
     profiled_step_us: PositiveFloat
-    """Mean wall time of a profiled step: what the shares are shares of, not a speed."""
+    """Wall time of a profiled step: what the shares are shares of, not a speed."""
+    are_medians: bool = False
+    """Whether a row's times are the median step's, as often as there are steps, and the step's time is made
+    of them and of the median of what lies outside all operators; in older runs sums, and the mean."""
     bare_ms: list[float] = []
     """Steps of the same process before the profiler first started: what profiling is measured against."""
     profiled_ms: list[float] = []

@@ -23,13 +23,15 @@ class LoaderRow(Record):
     """Batches it gave."""
     num_passes: NonNegativeInt
     """Passes over it that began."""
+    passes: NonNegativeFloat | None = None
+    """Batches over those of a whole pass; of a loader that was trained on, batches that were."""
     is_trained_on: bool
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
 
 
 class ModelRow(Record):
-    """A module with weights that the script called itself."""
+    """A module with weights that the script called, itself or a part of it."""
 
     name: str
     num_parameters: NonNegativeInt
@@ -44,6 +46,9 @@ class OptimizerRow(Record):
     name: str
     lr: float | None
     """At its first update."""
+    lowest_lr: float | None = None
+    """This and the next: over all its updates and groups of parameters."""
+    highest_lr: float | None = None
     code: str
     """`fused`, `foreach`, `loop`, or `auto`: torch's choice."""
     num_steps: NonNegativeInt
@@ -56,7 +61,8 @@ class StatementRow(Record):
     """Where it begins."""
     text: str
     samples: dict[str, NonNegativeInt]
-    """By part; `logging`: between torch's calls, where something was written."""
+    """By part; `logging`: between torch's calls, where something was written; `logging_in_loss`: between a
+    model and its backward pass."""
 
 
 class GrowingRow(Record):
@@ -84,13 +90,15 @@ class WatchedRecord(FileRecord):
     parts_s: dict[str, NonNegativeFloat]
     """All of it, by part; `other` lies between the calls that were seen."""
     steps: list[PositiveInt]
-    """The updates whose parts are kept: all, or evenly spaced ones of a long run."""
+    """The updates whose parts are kept: all, or the first and evenly spaced ones of a long run."""
     steps_ms: dict[str, list[NonNegativeFloat]]
     """Milliseconds of each part of those."""
     losses: list[float | None]
     """What `backward` was called on, the first 20,000; null where that was not one finite number."""
     batch_size: int | None
-    """Samples of the largest batch that was trained on."""
+    """Samples of the largest batch that was trained on, as its loader says."""
+    first_dimension: int | None = None
+    """Where it does not say: of the first tensor of that batch, which may be its samples or not."""
     threads: PositiveInt
     loaders: list[LoaderRow]
     models: list[ModelRow]
@@ -112,6 +120,15 @@ class WatchedRecord(FileRecord):
     """What seeing one of those added."""
     instruments_s: NonNegativeFloat = 0.0
     """What curves, progress, TensorBoard and probes took; it is in no part."""
+    cpu_s: NonNegativeFloat = 0.0
+    """CPU time of this process, and in the next of those that it started."""
+    others_cpu_s: NonNegativeFloat = 0.0
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether other processes did most of the work, unseen; workers of its loaders are known."""
+        has_workers = any(one.num_workers for one in self.loaders)
+        return self.others_cpu_s > self.cpu_s and not (has_workers and self.num_steps)
 
     @property
     def overhead_s(self) -> float:
@@ -138,7 +155,7 @@ def num_at_the_end(num_steps: int) -> int:
 
 PartName = Literal["data", "transfer", "optimizer", "evaluation", "logging", "between"]
 LimitName = Literal[PartName, "batch_size", "threads", "memory"]
-"""What may limit a script; where nothing of it does, the model's own arithmetic does."""
+"""What may limit a script, beside the model's own computation."""
 LimitVerdict = Literal["confirmed", "refuted", "cannot tell", "not tried"]
 
 
@@ -181,10 +198,6 @@ class LimitRow(Record):
     """That line, or the container that grows."""
     number: float | None = None
     """The batch size, the threads, the workers or the bytes per update as they are."""
-
-    @property
-    def proofs(self) -> list[TriedRow]:
-        return [one for one in self.tried if one.verdict == "confirmed" and not one.is_remedy]
 
 
 class DiagnosisRecord(FileRecord):

@@ -39,6 +39,8 @@ class Failure(Record):
     """What of the workload ran, where the user's code raised it."""
     line: str = ""
     """Where in it, as `file.py:12`."""
+    exit_code: int | None = None
+    """Of a script by itself, as a shell tells it."""
 
     @property
     def mistake(self) -> str:
@@ -107,8 +109,8 @@ class TrialRecord(FileRecord):
     final: dict[str, float | None] = {}
     """Metrics of the last whole epoch; null where not finite."""
     diverged_at_step: int | None = None
-    """The first update whose loss was not finite or had exploded; null where only the test loss was not
-    finite."""
+    """The first update whose loss was not finite or had exploded; null in earlier runs where only the test
+    loss was not finite."""
     diverged_loss: float | None = None
     """That loss where it is finite: over a million times the larger of 1 and the first update's."""
     error: Failure | None = None

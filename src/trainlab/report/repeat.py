@@ -59,6 +59,7 @@ def study_file(study: Study) -> str:
         "name": study.name,
         "title": study.title or None,
         "workload": study.workload,
+        "objective": study.objective,
         "seeds": study.seeds,
         "learn": study.learn,
         "tensorboard": study.tensorboard,

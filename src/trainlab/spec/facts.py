@@ -37,6 +37,10 @@ class WorkloadFacts:
     """Those of the function that gives the data; None where it takes any."""
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
     """Of the metrics that say so themselves."""
+    objective: str | None = None
+    """The metric that its answers go by."""
+    logs_more: bool = False
+    """Whether a step of its own may log further metrics."""
     num_train: Mapping[str, int] = field(default_factory=dict)
     """Training samples by what `data` chooses, where that is known without reading them."""
 

@@ -54,6 +54,10 @@ class ScriptSpec(Spec):
     """Its own, as they were given."""
     folder: str = ""
     """Where it was asked for: its relative paths are meant from there."""
+    workdir: str = ""
+    """The folder that it runs in, as it is; empty: each trial in a copy of its own of `folder`."""
+    is_seeded: bool = True
+    """Whether a trial's seed is given to the script; else it draws, and seeds itself, as it would alone."""
     seed_argument: str | None = None
     """The option of the script that takes the seed, as --seed; None: it has none."""
     metrics: dict[str, Annotated[str, AfterValidator(_pattern)]] = {}

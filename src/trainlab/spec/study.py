@@ -8,6 +8,7 @@ from itertools import product
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     NonNegativeFloat,
@@ -134,13 +135,18 @@ def cost_margins(cost: CostSpec | None) -> dict[str, float]:
 
 # Targets: the value of a metric that is good enough, and from which side it is reached.
 
-LOWER_IS_BETTER = (
-    *("loss", "error", "err", "mae", "mse", "rmse", "mape", "nll", "entropy", "perplexity", "ppl"),
-    *("wer", "cer", "eer", "ece", "brier", "fid", "regret", "rmsle", "smape", "wape"),
-    *("nrmse", "nmse", "lpips", "crps", "hamming", "chamfer", "hinge", "latency"),
-    *("ce", "bce", "kl", "kld", "divergence", "bits", "bpc", "bpd", "dist", "distance", "gap"),
+LOWER_IS_BETTER = re.compile(
+    r".*(loss|error)|err|n?r?mse|r?mae|[sw]?mape|wape|rmsle|nll|negative|entropy|perplexity|ppl|[wce]er"
+    r"|ece|brier|fid|regret|lpips|crps|hamming|chamfer|hinge|latency|b?ce|kld?|divergence|bits|bp[cd]"
+    r"|dist|distance|gap"
 )
-"""Words in the name of a metric that is better when lower; all other metrics are better when higher."""
+"""A word in the name of a metric that is better when lower."""
+HIGHER_IS_BETTER = re.compile(
+    r".*(accuracy|acc|iou|score|reward)|top\d*|m?ap\d*|precision|recall|sensitivity|specificity|au(ro|pr)?c"
+    r"|roc|f\d|fbeta|dice|jaccard|kappa|mcc|r2|explained|correlation|pearson|spearman|ndcg|mrr|bleu\d*"
+    r"|rouge\w*|meteor|psnr|ssim|likelihood|elbo|returns?|success|wins?"
+)
+"""A word in that of one that is better when higher. Of all others the name does not tell."""
 
 Bound = Literal["at most", "at least"]
 BOUNDS: dict[str, Bound] = {"<=": "at most", ">=": "at least"}
@@ -161,16 +167,19 @@ class Target:
         return is_met and math.isfinite(value)
 
 
-def lower_is_better(metric: str) -> bool:
-    """Whether a metric is better when lower, by its name: `test/loss`, `test/top5_error`."""
+def lower_is_better(metric: str) -> bool | None:
+    """Whether a metric is better when lower, by its name: `test/loss`, `test/top5_error`; None where the
+    name does not tell."""
     words = re.split(r"[^a-z0-9]+", metric.rpartition("/")[2].lower())
-    return any(word in LOWER_IS_BETTER or word.endswith(("loss", "error")) for word in words)
+    if any(map(LOWER_IS_BETTER.fullmatch, words)):
+        return True
+    return False if any(map(HIGHER_IS_BETTER.fullmatch, words)) else None
 
 
-def target_of(metric: str, written: float | str) -> Target:
-    """A target: `<=` and `>=` give its bound; that of a bare number follows from the metric's name.
+def target_of(metric: str, written: float | str, is_lower: bool | None = None) -> Target:
+    """A target: `<=` and `>=` give its bound; that of a bare number is by which way is better.
     ValueError where it is neither."""
-    bound: Bound = "at most" if lower_is_better(metric) else "at least"
+    bound: Bound = "at most" if is_lower else "at least"
     number = written
     if isinstance(written, str):
         match = _BOUND_AND_NUMBER.fullmatch(written)
@@ -203,6 +212,36 @@ WrittenTarget = Annotated[
 """As people write it: 0.97, or "<= 0.1"."""
 
 
+# Objective: the metric that the answer goes by, and which way of it is better.
+
+PARTS = ("test", "val", "train")
+"""What of the data a metric is of: begins its name, as in `test/accuracy`. The most wanted first."""
+PERCENT, LOGGED = "_percent", "_logged"
+"""End the names of metrics of a script: of an accuracy that it tells in per cent, and of one that is seen
+in its backward passes, too."""
+
+
+def objective_of(text: object) -> tuple[str, bool | None]:
+    """The name in `NAME`, `NAME:min` or `NAME:max`, and whether it is better when lower, where that is
+    said. ValueError where it is none of them."""
+    name, colon, way = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if not name.strip() or (colon and way not in ("min", "max")):
+        raise ValueError(f"got {text!r}, must be a metric, as accuracy, val/miou or reward:max")
+    return name.strip(), {"min": True, "max": False}.get(way)
+
+
+def recorded_as(name: str) -> list[str]:
+    """What a metric with or without its part may be called in the records, the most wanted first."""
+    parts = ("", *(f"{part}/" for part in PARTS))
+    return [part + name + end for part in parts for end in ("", PERCENT, LOGGED)]
+
+
+def without_part(name: str) -> str:
+    """`test/miou` as `miou`."""
+    part, _, rest = name.partition("/")
+    return rest if rest and part in PARTS else name
+
+
 TEXT_OR_TABLE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 """For editors: a probe as text, or as a table."""
 
@@ -218,9 +257,14 @@ class StudyBase(Spec):
     """Train every cell with every seed."""
     cost: CostSpec | None = None
     """Measure what a step costs in every cell, in fresh processes."""
+    objective: Annotated[str, AfterValidator(lambda text: objective_of(text) and text)] | None = (
+        None
+    )
+    """The metric that the answer goes by, as accuracy, val/miou or reward:max (:min and :max say which way
+    is better). Not given: the workload's; else one that you named, of the test first."""
     targets: dict[str, WrittenTarget] = {}
     """Metric to the value whose reaching is timed, as "test/accuracy" = 0.97 or "test/mae" = "<= 0.1"; a
-    bare number must be reached from above by losses and errors, from below by all else."""
+    bare number must be reached from the side that is worse."""
     margins: dict[str, PositiveFloat] = {}
     """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
     "train/sample_us" or "inference/sample_us", the share."""
@@ -256,10 +300,18 @@ class Study(StudyBase):
     script: ScriptSpec | None = None
     """The script that is watched, where the study is of one; `workload` is then its file."""
 
-    def is_better_lower(self, metric: str) -> bool:
-        """Whether a metric, as `test/auc`, is better when lower."""
+    def is_better_lower(self, metric: str) -> bool | None:
+        """Whether a metric, as `test/auc`, is better when lower: by the objective, the metric itself or its
+        name; None where nothing says."""
+        named, is_lower = objective_of(self.objective) if self.objective else ("", None)
+        if is_lower is not None and metric in recorded_as(without_part(named)):
+            return is_lower
         higher = self.higher_is_better.get(metric.rpartition("/")[2])
         return lower_is_better(metric) if higher is None else not higher
+
+    def target(self, metric: str) -> Target:
+        """The target of a metric, with the side from which it is reached."""
+        return target_of(metric, self.targets[metric], self.is_better_lower(metric))
 
     @property
     def all_cells(self) -> tuple[Cell, ...]:

@@ -139,8 +139,9 @@ class TrialView:
     """Training samples seen once so many updates are done."""
     stored_inputs: Callable[[int], Tensor | None]
     """The first so many test inputs, as they are stored; None where they are no tensor."""
-    model_inputs: Callable[[int], Arguments]
-    """Those of a call of the model, on the device; copies, which it may change."""
+    model_call: Callable[[int], tuple[nn.Module, Arguments]]
+    """A copy of the model as it was when the trial began, with what it is called with, on the device. The
+    user's code runs for it, which her own loop would not call: only once the training is over."""
     notes: list[Note]
     steps_before: int = 0
     """Updates that an earlier attempt made, from whose checkpoint this one goes on; 0: it starts anew."""

@@ -4,8 +4,10 @@ What fetching a batch draws (augmentation, masks) derives from the seed, the epo
 it is the same however many workers fetch and wherever a training is resumed.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import Any, NamedTuple
 
@@ -54,7 +56,10 @@ class LoadedBatches(Batches):
         self._next = 0
         self._num_batches: int | None = None
         if split.is_counted:
-            counted = _Epoch(split, batch_size, 0, 0, 0, None)
+            samples = split.samples
+            with suppress(Exception):  # what it counts, epochs say, is not counted up by this pass
+                samples = copy.deepcopy(samples)
+            counted = _Epoch(replace(split, samples=samples), batch_size, 0, 0, 0, None)
             counts = [count_of(batch) for batch in counted.streamed()]
             if not counts:
                 raise WorkloadError("data: gave no batch; it must give some, anew in each epoch")

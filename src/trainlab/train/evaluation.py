@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from heapq import nsmallest
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainlab.data.nesting import first_of
 from trainlab.record.learning_record import (
     FEWEST_CLASSES,
     MOST_CLASSES,
@@ -30,6 +32,8 @@ Scores = tuple[Tensor, Tensor]
 """A row of scores per sample, and the class that each is of."""
 KeptScores = list[Scores | None] | None
 """Of each batch of a set that was run, None where it has none; None: they are not kept."""
+FEW = 16
+"""Samples that a loss is looked at with."""
 
 
 class Evaluation:
@@ -39,15 +43,15 @@ class Evaluation:
     def __init__(self, setup: Setup, batches: Batches | None = None) -> None:
         if setup.average is not None:
             setup = replace(setup, model=setup.average.module)
-        self._setup, self._batches = setup, batches or setup.test_batches
+        self._setup, self._is_test = setup, batches is None
+        self._batches = setup.test_batches if batches is None else batches
         self._carried: Carried = {}
         self._step = Forward(setup, Moments([]), carried=self._carried, in_test=True)
         metrics = setup.workload.metrics
         whole = of_whole_set(metrics, setup.device)
         self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
-        self._is_looked_at = False
-        """Whether the loss has been seen to be a mean, or to be none."""
-        self._is_test = batches is None
+        self._first: tuple[Any, Any] | None = None
+        """A few outputs of the first batch that was run, with their targets."""
         self.kept: KeptScores = None
 
     def run(self, epoch: int) -> Means:
@@ -61,8 +65,8 @@ class Evaluation:
                     scores = scores_of(outcome)
                     # Copies: a model may write its next outputs where these are.
                     self.kept.append(scores and (scores[0].clone(), scores[1].clone()))
-                if not self._is_looked_at:
-                    self._look_at(outcome)
+                if self._first is None and isinstance(outcome.outputs, Tensor):
+                    self._first = first_of((outcome.outputs, outcome.targets), FEW)
             return self._meter.means()
 
     def confusion(self, epoch: int) -> ConfusionRecord | None:
@@ -101,15 +105,16 @@ class Evaluation:
         inputs, targets = batch
         return (inputs.clone() if inputs.is_floating_point() else inputs), targets
 
-    def _look_at(self, outcome: StepOutcome) -> None:
+    def look_at_loss(self) -> None:
         """Notes where the loss of a batch is the sum of the losses of its halves, and not their mean: it
-        then grows with the batch, and so does every update."""
-        setup, self._is_looked_at = self._setup, True
-        outputs, targets, half = outcome.outputs, outcome.targets, outcome.num_samples // 2
-        if setup.workload.loss is None or not isinstance(outputs, Tensor):
+        then grows with the batch, and so does every update. Once training is over, as these are calls of
+        the user's code that she does not make."""
+        if self._setup.workload.loss is None or self._first is None:
             return
-        # Of the user's code, on a batch that it will never get; what it draws is not drawn from the test.
-        with suppress(Exception), seeded(setup.trial.seed, "look", 0, setup.device):
+        setup, (outputs, targets) = self._setup, self._first
+        # In eval mode, as the test; no batch of it is run.
+        with suppress(Exception), self._running(epoch=0):
+            half = len(outputs) // 2
             first, second, whole = (
                 float(setup.loss(outputs[rows], targets[rows]))
                 for rows in (slice(half), slice(half, 2 * half), slice(2 * half))

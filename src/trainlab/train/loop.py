@@ -140,8 +140,6 @@ def _run_epoch(
             progress.final = metrics
         if is_best and keeps_best:
             session.keep()
-        if not math.isfinite(tested.values["loss"]):  # though every loss of training was finite
-            progress.state = "diverged"
         times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
         _stop_if_in_vain(member, epoch)

@@ -54,8 +54,9 @@ def opaque_names(model: nn.Module) -> list[str]:
 
 
 def uncompiled_copy(model: nn.Module) -> nn.Module:
-    """The model as it was written: compiling leaves what it computes as it is."""
-    return _unwrapped(copy.deepcopy(_inner(model)))
+    """The model as it was written, with the same parameters: compiling leaves what it computes as it is."""
+    shared = {id(parameter): parameter for parameter in model.parameters()}
+    return _unwrapped(copy.deepcopy(_inner(model), shared))
 
 
 def plain_name(name: str) -> str:

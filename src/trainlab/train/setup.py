@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from trainlab.spec import TrainSpec
 from trainlab.train.batches import AccumulatedBatches, Batches, Rank, SplitBatches
 from trainlab.train.callbacks import Arguments, TrialView
 from trainlab.train.dataloading import make_batches
+from trainlab.train.opaque import uncompiled_copy
 from trainlab.train.seeds import seeded
 from trainlab.train.updates import (
     Optimizers,
@@ -172,6 +173,11 @@ class Setup:
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
         test = self.dataset.test
+        untouched = None
+        with suppress(
+            Exception
+        ):  # before anything is called, and before others put their hooks on it
+            untouched = uncompiled_copy(self.model)
         return TrialView(
             trial=self.trial,
             device=self.device,
@@ -181,14 +187,15 @@ class Setup:
             num_epochs=self.num_epochs,
             samples_by=self.train_batches.samples_by,
             stored_inputs=lambda count: test.inputs[:count] if isinstance(test, Split) else None,
-            model_inputs=self._model_inputs,
+            model_call=partial(self._model_call, untouched),
             notes=self.notes,
             steps_before=steps_before,
         )
 
-    def _model_inputs(self, count: int) -> Arguments:
-        """For tensors, so many test samples, prepared; else what the workload's own function calls the
-        model with, for a batch; WorkloadError where it does not call the model as a whole."""
+    def _model_call(self, untouched: nn.Module | None, count: int) -> tuple[nn.Module, Arguments]:
+        """With so many test samples of tensors, prepared; else with what the workload's own function calls
+        the model with, for a batch; WorkloadError where it does not call the model as a whole."""
+        model = copy.deepcopy(self.model if untouched is None else untouched)
         test, own = self.dataset.test, self.workload.evaluate or self.workload.step
         if own is None:
             if isinstance(test, Split):
@@ -196,16 +203,16 @@ class Setup:
             else:
                 stored = self.test_batches.sample()[0]
             with PREPARE:
-                return (self.workload.prepare(stored),), {}
+                return model, ((self.workload.prepare(stored),), {})
         calls: list[Arguments] = []
-        model = copy.deepcopy(self.model).eval()
-        model.register_forward_pre_hook(
+        hook = model.eval().register_forward_pre_hook(
             lambda _, args, kwargs: calls.append((args, kwargs)), with_kwargs=True
         )
         _run_as_in_test(self.workload, model, self.test_batches.sample())
+        hook.remove()
         if not calls:
             raise WorkloadError("the workload calls parts of its model, not the whole")
-        return calls[0]
+        return model, calls[0]
 
     def resolved(self) -> dict[str, Any]:
         """What the settings became on this machine; recorded, so that differences between runs show."""

@@ -1,5 +1,6 @@
 """FollowedModel: shows instruments the moments of a script's training as the loop of a workload does."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from trainlab.record.schema import Note
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
 from trainlab.train.callbacks import Arguments, ParameterIds, Point, Progress, TrialView
-from trainlab.train.opaque import is_opaque
+from trainlab.train.opaque import is_opaque, uncompiled_copy
 from trainlab.train.seeds import seeded
 from trainlab.watching.step_log import SeenLoader, StepLog
 from trainlab.watching.tracer import Refused, Tracer
@@ -245,12 +246,14 @@ class FollowedModel:
         num_bytes = sum(one.numel() * one.element_size() for one in tensors)
         if is_large := num_bytes > MOST_BYTES:
             view.note("network_too_large", mib=num_bytes // 2**20)
-        with self._tracer.unseen(), seeded(self._trial.seed, "network", device=view.device):
+        with seeded(self._trial.seed, "network", device=view.device):
             if not is_large:
-                Network().trial_begins(view)
+                with self._tracer.unseen():
+                    Network().record(view)
             if self._has_board:
-                self._board = script_board(self._tracer.log, shows_graph=not is_large)
-                self._board.trial_begins(view)
+                with self._tracer.unseen():
+                    self._board = script_board(self._tracer.log, shows_graph=not is_large)
+                    self._board.trial_begins(view)
         self._inputs = None
 
     def _probe_logged(self, record: ProbeRecord) -> None:
@@ -261,11 +264,11 @@ class FollowedModel:
         assert self._model is not None
         parameter, log = next(self._model.parameters(), None), self._tracer.log
 
-        def first_inputs(num: int) -> Arguments:
+        def first_call(num: int) -> tuple[nn.Module, Arguments]:
             if self._inputs is None:
                 raise TypeError("the model is called by another one, and its inputs were not seen")
-            inputs: Arguments = first_of(self._inputs, num)
-            return inputs
+            assert self._model is not None
+            return copy.deepcopy(uncompiled_copy(self._model)), first_of(self._inputs, num)
 
         return TrialView(
             trial=self._trial,
@@ -276,7 +279,7 @@ class FollowedModel:
             num_epochs=0,
             samples_by=lambda step: log.samples[step - 1] or step,
             stored_inputs=lambda num: None,
-            model_inputs=first_inputs,
+            model_call=first_call,
             notes=self.notes,
         )
 
@@ -302,12 +305,13 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
 
         def trial_begins(self, view: TrialView) -> None:
             super().trial_begins(view)
-            # Its graph is drawn: the script may let go of it.
+            if shows_graph:
+                super()._write_graph()
+            # The script may let go of it.
             self._view = replace(view, model=nn.Module())
 
         def _write_graph(self) -> None:
-            if shows_graph:
-                super()._write_graph()
+            """It is drawn."""
 
         def _write_scalars(self, values: dict[str, float], point: Point) -> None:
             with_place = point if point.samples else replace(point, samples=point.step)
@@ -316,7 +320,7 @@ def script_board(seen: StepLog, *, shows_graph: bool) -> "TensorBoard":
         def _hyper_parameters(self) -> dict[str, Any]:
             trial, found = self._view.trial, dict[str, Any]()
             if seen.optimizers:
-                found = {"optimizer": seen.optimizers[0].name, "lr": seen.optimizers[0].lr}
+                found = {"optimizer": seen.optimizers[0].name, "lr": seen.optimizers[0].highest_lr}
             found |= {"batch_size": seen.batch_size, "device": str(self._view.device)}
             found |= {"seed": trial.seed, "script": trial.workload}
             return found | {short_name(name): level for name, level in trial.levels.items()}

@@ -5,7 +5,6 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial, wraps
 from typing import Any, ClassVar
 
@@ -43,7 +42,6 @@ class Hooks:
     def __init__(self, listener: Any, timeline: Timeline) -> None:
         """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
-        Hooks.installed = self
         self._listener, self._timeline, self._thread = listener, timeline, threading.get_ident()
         self.level = WHOLE
         self.updating: list[int] = []
@@ -51,8 +49,9 @@ class Hooks:
         self._running: RemovableHandle | None = None
         """Of the outermost module's own hook, while it runs, and where it has raised."""
         self._is_in_backward = False
-        self._patches, self._installed = Patches(), ExitStack()
-        self._installed.callback(self._patches.close)
+        self._patches = Patches()
+        self._removes: list[Callable[[], None]] = [self._patches.close]
+        Hooks.installed = self
         self._see_models()
         self._see_optimizers()
         self._see_passes()
@@ -69,9 +68,19 @@ class Hooks:
             raise SpecError([f"trainlab.watch: {rule}; leave the other block first"])
 
     def close(self) -> None:
-        self.model_ends()
-        self._installed.close()
+        """May be called again, where it did not come to its end."""
+        if self._running is not None:
+            self._running.remove()
+            self._running = None
+        for remove in self._removes:
+            remove()
         Hooks.installed = None
+
+    @classmethod
+    def free(cls) -> None:
+        """This process is watched no more, whatever the watch was interrupted at."""
+        if cls.installed is not None:
+            cls.installed.close()
 
     def see(self, level: int) -> None:
         """From here on so much is told. Below WHOLE no model has a hook: it runs as without us."""
@@ -154,9 +163,9 @@ class Hooks:
             listener.forward_ends(module, output)
 
         handle = modules.register_module_forward_pre_hook(before)
+        self._removes.append(handle.remove)
         self._key = key = handle.id
         self._model_begins = before
-        self._installed.callback(handle.remove)
         # Ours is not there when a compiled model is called, and the script prints what it would.
         warnings.filterwarnings("ignore", message=OF_GLOBAL_HOOKS)
         self._wrap(nn.Module, "eval", COUNTS, lambda module: listener.test_begins())
@@ -185,8 +194,8 @@ class Hooks:
 
         made = partial(setattr, listener, "has_optimizer", True)
         self._wrap(Optimizer, "__init__", LIGHT, lambda *_, **options: None, ends=made)
-        self._installed.callback(register_optimizer_step_pre_hook(before).remove)
-        self._installed.callback(register_optimizer_step_post_hook(after).remove)
+        self._removes.append(register_optimizer_step_pre_hook(before).remove)
+        self._removes.append(register_optimizer_step_post_hook(after).remove)
         for owner in (Optimizer, nn.Module):
             self._wrap(owner, "zero_grad", WHOLE, self._zero_grad_begins, OTHER)
 
@@ -257,9 +266,4 @@ class Hooks:
         self._patches.put(DataLoader, "__iter__", watched_iter)
 
 
-def _remove_in_child() -> None:
-    if Hooks.installed is not None:
-        Hooks.installed.close()
-
-
-os.register_at_fork(after_in_child=_remove_in_child)
+os.register_at_fork(after_in_child=Hooks.free)

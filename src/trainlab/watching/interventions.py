@@ -30,7 +30,7 @@ from trainlab.data.nesting import tensors_in
 from trainlab.instruments.calls import Patches
 from trainlab.record.script_record import GrowingRow, StatementRow
 from trainlab.spec.script import ChangeName, change_parts
-from trainlab.watching.timeline import BETWEEN, PARTS, Timeline
+from trainlab.watching.timeline import LOSS, OTHER, PARTS, PREPARE, Timeline
 from trainlab.watching.tracer import Tracer
 
 FIRST_LOOK, NEXT_LOOK = 10, 25
@@ -41,7 +41,7 @@ EVERY_S = 0.002
 MOST_ROWS = 40
 MOST_LOOKED_AT = 8
 """The newest entries of a container that are searched for tensors."""
-LOGGING = "logging"
+WRITING_IN = {OTHER: "logging", PREPARE: "logging", LOSS: "logging_in_loss"}
 """In place of what lies between calls, where it writes."""
 WRITING_FILES = ("serialization.py", "tensorboard", "logging", "tqdm", "wandb", "csv.py")
 WRITING = re.compile(r"\b(print|save|write\w*|flush|fsync|dump|add_\w+)\(")
@@ -148,14 +148,14 @@ class StatementSampler:
                 is_writing = is_writing or any(word in name for word in WRITING_FILES)
             frame = frame.f_back
         is_writing = is_writing or WRITING.search(at) is not None
-        part_name = LOGGING if part in BETWEEN and is_writing else PARTS[part]
+        part_name = WRITING_IN.get(part, PARTS[part]) if is_writing else PARTS[part]
         return part_name, tuple(reversed(lines))
 
-    def _settled(self, is_evaluation: bool) -> None:
-        """What was seen since was training, or was not."""
+    def _settled(self, evaluated: frozenset[str] | None) -> None:
+        """What was seen since was training, but for these parts; None: all was evaluation."""
         samples, self._pending = self._pending, []
         for part, lines in samples:
-            name = "evaluation" if is_evaluation else part
+            name = "evaluation" if evaluated is None or part in evaluated else part
             self.samples[name] += 1
             for depth, line in enumerate(dict.fromkeys(lines)):
                 self._counts.setdefault(line, Counter())[name] += 1
@@ -293,40 +293,35 @@ def _short_evaluation(change: ScriptChange) -> None:
     change.patches.put(_BaseDataLoaderIter, "__next__", cut_short)
 
 
-def _other_loaders(change: ScriptChange, **options: Any) -> None:
-    """Of loaders that shuffle, or draw by a sampler of the script's."""
-    make = DataLoader.__init__
+def _make_otherwise(
+    change: ScriptChange, kind: Any, is_meant: Callable[[Mapping[str, Any]], Any], **options: Any
+) -> None:
+    """Objects of a class are made with these options, where what was asked for is meant."""
+    make = kind.__init__
     signature = inspect.signature(make)
 
-    def made_otherwise(loader: Any, *arguments: Any, **given: Any) -> None:
-        asked = signature.bind(loader, *arguments, **given).arguments
-        if any(asked.get(name) for name in ("shuffle", "sampler", "batch_sampler", "drop_last")):
+    def made_otherwise(one: Any, *arguments: Any, **given: Any) -> None:
+        asked = signature.bind(one, *arguments, **given).arguments
+        if is_meant(asked):
             change.num_uses += 1
             asked |= options
-        make(asked.pop("self"), asked.pop("dataset"), **asked)
+        make(asked.pop("self"), **asked)
 
-    change.patches.put(DataLoader, "__init__", made_otherwise)
+    change.patches.put(kind, "__init__", made_otherwise)
+
+
+def _other_loaders(change: ScriptChange, **options: Any) -> None:
+    """Of loaders that shuffle, or draw by a sampler of the script's."""
+    names = "shuffle", "sampler", "batch_sampler", "drop_last"
+    _make_otherwise(change, DataLoader, lambda asked: any(map(asked.get, names)), **options)
 
 
 def _fused(change: ScriptChange) -> None:
     """Every optimizer of torch's that has fused code uses it, whatever it is asked for."""
-
-    def fuse(kind: Any) -> None:
-        make = kind.__init__
-        signature = inspect.signature(make)
-
-        def made_fused(optimizer: Any, *arguments: Any, **options: Any) -> None:
-            asked = signature.bind(optimizer, *arguments, **options).arguments
-            if not asked.get("differentiable"):
-                change.num_uses += 1
-                asked |= {"fused": True, "foreach": False}
-            make(asked.pop("self"), **asked)
-
-        change.patches.put(kind, "__init__", made_fused)
-
     for kind in vars(torch.optim).values():
         if isinstance(kind, type) and "fused" in inspect.signature(kind).parameters:
-            fuse(kind)
+            options = {"fused": True, "foreach": False}
+            _make_otherwise(change, kind, lambda one: not one.get("differentiable"), **options)
 
 
 def _other_threads(change: ScriptChange) -> None:
@@ -438,9 +433,7 @@ def keep_last(container: Any) -> None:
 
 CHANGES: Mapping[ChangeName, Callable[[ScriptChange], None]] = {
     "same_batch": _same_batch,
-    "workers": lambda change: _other_loaders(
-        change, num_workers=change.number, persistent_workers=True
-    ),
+    "workers": lambda one: _other_loaders(one, num_workers=one.number, persistent_workers=True),
     "pin_memory": lambda change: _other_loaders(change, pin_memory=True),
     "fused": _fused,
     "threads": _other_threads,

@@ -100,34 +100,40 @@ class OwnScalars:
 
 
 class CsvColumns:
-    """Columns of CSV files that the script appends to: every new value is told."""
+    """Columns of CSV files that the script writes: every new value is told."""
 
     def __init__(self, columns: Mapping[str, tuple[str, str]], tell: Tell) -> None:
         """`columns`: metric to file and column; files are meant from the current folder."""
-        self._tell = tell
+        self._tell, self._told = tell, set[str]()
         self._columns = {name: (Path(f).absolute(), of) for name, (f, of) in columns.items()}
-        self._sizes = {path: _size(path) for path, _ in self._columns.values()}
-        self._taken = {name: sum(1 for _ in _values(*at)) for name, at in self._columns.items()}
+        self._versions = {name: _version(path) for name, (path, _) in self._columns.items()}
+        self._taken = {name: list(_values(*at)) for name, at in self._columns.items()}
+        """What was there before, perhaps of an earlier run, and what was told."""
 
     def look(self) -> None:
         """Reads what has been written meanwhile."""
-        changed = [path for path, size in self._sizes.items() if _size(path) != size]
-        for path in changed:
-            self._sizes[path] = _size(path)
-            for name in [name for name, (own, _) in self._columns.items() if own == path]:
-                values = list(_values(*self._columns[name]))
-                # Fewer than before: the file was begun anew.
-                taken = self._taken[name] if self._taken[name] <= len(values) else 0
-                for value in values[taken:]:
-                    self._tell(name, value)
-                self._taken[name] = len(values)
+        for name, (path, column) in self._columns.items():
+            before, self._versions[name] = self._versions[name], _version(path)
+            if self._versions[name] == before:
+                continue
+            values, taken = list(_values(path, column)), self._taken[name]
+            # Else the file was begun anew, though by a run that repeats an earlier one it may be the same.
+            is_added_to = self._versions[name][0] > before[0] or name in self._told
+            num_taken = (
+                len(taken) if is_added_to and repr(values).startswith(repr(taken)[:-1]) else 0
+            )
+            for value in values[num_taken:]:
+                self._tell(name, value)
+                self._told.add(name)
+            self._taken[name] = values
 
 
-def _size(path: Path) -> int:
+def _version(path: Path) -> tuple[int, int]:
     try:
-        return path.stat().st_size
+        found = path.stat()
     except OSError:
-        return -1
+        return -1, 0
+    return found.st_size, found.st_mtime_ns
 
 
 def _values(path: Path, column: str) -> Iterator[float]:

@@ -1,11 +1,10 @@
 """A process that runs a script as Python would run it, and watches it.
 
-    python -P -m trainlab.watching.script_child '{"script": …, "mode": …}'
-
-What the script prints goes where this process prints. Answers are lines of JSON in a pipe of their own: how
-far it is, and at last how it ended.
+It is told an order, as JSON; see `trainlab.watching.script_process`. What the script prints goes where this
+process prints. Answers are lines of JSON in a pipe of their own: how far it is, and at last how it ended.
 """
 
+import builtins
 import json
 import math
 import os
@@ -14,13 +13,12 @@ import signal
 import sys
 import threading
 import time
-import types
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -34,7 +32,7 @@ from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
-from trainlab.watching.script_process import END, Order, failure_without_error
+from trainlab.watching.script_process import END, HOME, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -45,8 +43,9 @@ FIRST_STEPS, MIN_STEPS = 3, 30
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
-WRAPPERS = ("trainlab.watching.hooks", "trainlab.watching.interventions")
-"""Those of them that pass calls of the script on."""
+WRAPPERS = (__name__, "trainlab.watching.hooks", "trainlab.watching.interventions")
+"""Those of them that run the script, or pass calls of it on."""
+IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
 DONE_S = 0.02
 """Until an interrupt that came amid our own work comes again."""
@@ -54,13 +53,15 @@ DONE_S = 0.02
 
 def main() -> int:
     """Runs the script as ordered; 1 where it failed, how is in the last answer."""
-    os.environ.pop("PYTHONSAFEPATH", None)  # for us, not for what the script starts
+    end_with_parent()
+    sys.path.remove(HOME)
     order = Order.model_validate_json(sys.argv[1])
     answers = Answers(order.answers)
     if order.threads is not None:
         torch.set_num_threads(order.threads)
     interrupts.heed()
-    seed_all(order.trial.seed)
+    if order.script.is_seeded:
+        seed_all(order.trial.seed)
     really_leave, own = os._exit, os.getpid()
 
     def leave(status: int) -> NoReturn:
@@ -212,11 +213,13 @@ class LeftAtOnce(SystemExit):
     """The script has called `os._exit`: its threads, and what it has put off, are not waited for."""
 
 
-def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
+def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
     """Runs the script: how it ended."""
     failure, exit_code = None, None
     try:
-        run_script(order.script, order.arguments, code)
+        is_there = order.script.workdir in ("", order.script.folder)
+        name = order.trial.workload if is_there else order.script.path
+        run_script(order.script, order.arguments, code, name)
     except EndOfWatch:
         return {"ended": "done"}
     except Refused as refused:
@@ -231,6 +234,11 @@ def _ended(order: Order, code: types.CodeType | None = None) -> dict[str, Any]:
         interrupts.ignore()
         _show(error)
         failure = raised_by(error, "script", order.path)
+        told = failure.message
+        has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
+        if has_copy and isinstance(error, FileNotFoundError):
+            told += f"; {IN_A_COPY}"
+        failure = failure.model_copy(update={"message": told, "exit_code": 1})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
@@ -252,21 +260,28 @@ def _show(error: BaseException) -> None:
 
 
 def run_script(
-    script: ScriptSpec, arguments: Sequence[str], code: types.CodeType | None = None
+    script: ScriptSpec,
+    arguments: Sequence[str],
+    code: CodeType | None = None,
+    name: str | None = None,
 ) -> None:
-    """As `python path arguments`, or `python -m module arguments` in the folder where it was asked for:
-    what it raises is raised. `code`: in place of what is in the file. To the end of this process its main
-    module stays that of the script which ran last: what it has put off until then finds its names, and
-    Python closes the files that it left open."""
+    """As `python name arguments`, or `python -m module arguments` in the folder where it was asked for:
+    what it raises is raised. `code`: in place of what is in the file; `name`: the file as it was typed. To
+    the end of this process its main module stays that of the script which ran last: what it has put off
+    until then finds its names, and Python closes the files that it left open."""
     path = Path(script.path)
-    main = types.ModuleType("__main__")
-    main.__file__ = str(path)
-    main.__dict__["__builtins__"] = __builtins__
+    spec, main = spec_from_file_location(script.module or "__main__", path), ModuleType("__main__")
+    assert spec is not None
+    names = {"__file__": str(path), "__loader__": spec.loader, "__cached__": None}
+    main.__dict__.update(names, __annotations__={}, __builtins__=builtins)
     sys.modules["__main__"] = main
-    sys.argv = [str(path), *arguments]
-    sys.path.insert(0, script.folder if script.module else str(path.parent))
+    sys.argv = [name or str(path), *arguments]
+    asked = ["-m", script.module] if script.module else sys.argv[:1]
+    sys.orig_argv = [sys.executable, *asked, *arguments]
+    if not sys.flags.safe_path:
+        sys.path.insert(0, script.folder if script.module else str(path.resolve().parent))
     if script.module:
-        main.__spec__ = spec_from_file_location(script.module, path)
+        main.__spec__, main.__dict__["__cached__"] = spec, spec.cached
         main.__package__ = script.module.rpartition(".")[0]
         if main.__package__:
             import_module(main.__package__)
@@ -281,7 +296,7 @@ def _left(order: Order, code: object) -> dict[str, Any]:
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
     output = TrialFolder(Path(order.trial_folder)).output_file
-    return _failed_by(failure_without_error(SCRIPT_EXIT, told, output))
+    return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
@@ -358,8 +373,3 @@ def seed_all(seed: int) -> None:
 def _start_ns() -> int:
     """When this process began, on the clock of the timeline."""
     return time.perf_counter_ns() - int(process_age_s() * 1e9)
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main())

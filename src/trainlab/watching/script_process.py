@@ -2,6 +2,7 @@
 folder that it runs in."""
 
 import ast
+import filecmp
 import json
 import math
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from trainlab.errors import SpecError
-from trainlab.machine.processes import end_with_parent, signal_name
+from trainlab.machine.processes import QUIET, end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import Failure
@@ -80,8 +81,15 @@ POLL_S = 0.1
 """Between two looks whether a process that says nothing is still alive."""
 DEATH = "ProcessDied"
 """The kind of a failure without a traceback: in its place is what the script printed."""
-OURS = str(Path(__file__).parents[2])
+HOME = str(Path(__file__).parents[2])
 """Where trainlab is."""
+
+
+def python(module: str) -> list[str]:
+    """A Python that runs the `main` of a module of ours: it finds ours first and nothing in its folder, and
+    neither its flags nor its environment, which the script would pass on, say so."""
+    found = f"import sys; sys.path[: not sys.flags.safe_path] = [{HOME!r}]"
+    return [sys.executable, "-u", "-c", f"{found}; from {module} import main; sys.exit(main())"]
 
 
 class ScriptError(Exception):
@@ -106,7 +114,7 @@ class ScriptProcess:
         study: Study | None = None,
     ) -> None:
         """`study`: what else a learn trial is to write."""
-        self._folder, self._origin = folder, Path(script.folder)
+        self._folder, self._place = folder, folder.work_folder.resolve()
         self._keeps_files = mode == "learn"
         self._is_cut_short = mode != "learn" or bool(script.max_steps or script.max_s)
         self._is_alone = is_alone = script.processes == 1
@@ -126,24 +134,21 @@ class ScriptProcess:
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )
-        # None looks for modules in its folder.
-        python = [sys.executable, "-P"]
+        torchrun = []
         if not is_alone:
-            torchrun = ["-m", "trainlab.watching.script_process", "--standalone"]
-            python += [*torchrun, f"--nproc-per-node={script.processes}"]
+            asked = ["--standalone", f"--nproc-per-node={script.processes}", "--no-python"]
+            torchrun = [*python("trainlab.watching.script_process"), *asked]
         # Attempts whose driver was killed were not put in order.
         for attempt in map(TrialFolder, folder.attempts_folder.glob("*")):
-            clear_workplace(attempt.work_folder.absolute(), self._origin)
-        # The script finds modules as it would by itself; we find our own.
-        own = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
-        own["PYTHONPATH"] = os.pathsep.join(filter(None, (own.get("PYTHONPATH"), OURS)))
+            clear_workplace(attempt.work_folder.resolve())
+        own = {n: v for n, v in os.environ.items() if QUIET.get(n) != v}
         self._output = folder.output_file.open("ab")
         self._process = subprocess.Popen(
-            [*python, "-m", Order.module, order.model_dump_json()],
+            [*torchrun, *python(Order.module), order.model_dump_json()],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
-            cwd=make_workplace(folder.work_folder.absolute(), self._origin),
+            cwd=folder_of(script, study) or make_workplace(self._place, Path(script.folder)),
             env=own | script.environment_for(trial.settings.script),
             pass_fds=(commands_read,),
             process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
@@ -212,11 +217,10 @@ class ScriptProcess:
             os.close(descriptor)
         self._output.close()
         self._folder.answers_pipe.unlink(missing_ok=True)
-        place = self._folder.work_folder.absolute()
         if self._keeps_files:
-            clear_workplace(place, self._origin)
+            clear_workplace(self._place)
         else:
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(self._place, ignore_errors=True)
 
     def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
@@ -232,10 +236,11 @@ class ScriptProcess:
             told = f"the script's process was ended by {signal_name(-code)}"
         if code == -signal.SIGKILL:
             told += "; memory may have run out"
-        return failure_without_error(DEATH, told, self._folder.output_file)
+        shells = 128 - code if code < 0 else code
+        return failure_without_error(DEATH, told, shells, self._folder.output_file)
 
 
-def failure_without_error(kind: str, message: str, output: Path) -> Failure:
+def failure_without_error(kind: str, message: str, exit_code: int, output: Path) -> Failure:
     """Of a script that ended, and only what it printed last may say why."""
     printed = ""
     with suppress(OSError), output.open("rb") as stream:
@@ -244,13 +249,21 @@ def failure_without_error(kind: str, message: str, output: Path) -> Failure:
     lines = [line.strip() for line in re.split(r"[\n\r]", printed) if line.strip()]
     if lines:
         message += f", and printed last: {lines[-1]}"
-    return Failure(kind=kind, message=message, traceback=printed)
+    return Failure(kind=kind, message=message, traceback=printed, exit_code=exit_code)
 
 
-# The folder a script runs in: one of its own, in which it finds what lies where it was asked for. What it
-# writes stays in there. Everything beside it, and beside the folder above, is there too, so that `data`
-# and `../data` are found: folders as folders, files as copies, so that a script may write over them. What
-# is too large for that, or too much, is there as a link.
+# The folder that one of several trials runs in: its own, as deep below the trial's folder as the one where
+# the script was asked for lies below the root, so that every path that leads up finds what it would find
+# there. What is in that one, and in the folder above it, is copied: a script may write over it, and no
+# trial reads what another wrote. What is too large for that, or too much, and all further above is there as
+# a link; so is what was a link.
+
+
+def folder_of(script: ScriptSpec, study: Study | None) -> str:
+    """Where it runs without a copy: that which was asked for, or where a single learn trial was."""
+    is_single = study is not None and study.num_learn == 1 and study.cost is None
+    return script.workdir or (script.folder if is_single and script.diagnosis is None else "")
+
 
 MOST_FILE_BYTES = 64 * 2**20
 """Of a file that is copied."""
@@ -266,91 +279,67 @@ LINKED = ("venv", "node_modules", "__pycache__")
 
 
 def make_workplace(place: Path, origin: Path) -> Path:
-    """The working folder, made in `place`, of a script that was asked for in `origin`."""
-    work = place / (origin.name or "work")
+    """The working folder, made below `place`, of a script that was asked for in `origin`."""
+    work = place / origin.relative_to(origin.anchor)
     work.mkdir(parents=True, exist_ok=True)
     num_bytes = min(MOST_BYTES, shutil.disk_usage(work).free // 4)
-    _mirror(origin, work, place, MOST_ENTRIES, num_bytes)
-    # Of all of a machine, links are enough.
-    num_above = 0 if origin.parent == Path(origin.anchor) else MOST_ABOVE
-    _mirror(origin.parent, place, place, num_above, num_bytes // 4)
+    _mirror(origin, place, MOST_ENTRIES, num_bytes)
+    for folder in origin.parents:
+        is_near = folder == origin.parent and folder.name  # of all of a machine, links are enough
+        _mirror(folder, place, MOST_ABOVE if is_near else 0, num_bytes // 4)
     return work
 
 
-def _mirror(source: Path, target: Path, place: Path, num_entries: int, num_bytes: int) -> None:
+def _mirror(source: Path, place: Path, num_entries: int, num_bytes: int) -> None:
     """Folders nearer by first, and small files: what there is no room for any more are links."""
-    left, seen = deque([(source, target)]), set[Path]()
-    device = source.stat().st_dev if source.is_dir() else None
+    left, run = deque([source]), place.parents[2]
     while left:
-        folder, made = left.popleft()
+        folder = left.popleft()
         try:
-            with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: (_size(entry), entry.name))
+            entries = sorted(folder.iterdir(), key=lambda one: (one.lstat().st_size, one.name))
         except OSError:  # not ours to list: the script may not need it
-            _link(folder, made)
             continue
-        # A folder that was seen before is a link, which may lead round in circles.
-        is_small = len(entries) <= min(MOST_IN_FOLDER, num_entries)
-        if made != target and (not is_small or folder.resolve() in seen):
-            _link(folder, made)
-            continue
-        seen.add(folder.resolve())
         num_entries -= len(entries)
-        made.mkdir(exist_ok=True)
-        for entry in entries[:MOST_ENTRIES]:
-            path, own, size = made / entry.name, Path(entry.path), _size(entry)
-            # The run folder itself may lie there: what is in it would lead round in circles.
-            if own == place or own in place.parents or os.path.lexists(path):
+        for own in entries:
+            path, most = place / own.relative_to(own.anchor), min(MOST_IN_FOLDER, num_entries)
+            if own in (run, place) or os.path.lexists(path):
                 continue
-            is_plain = not entry.name.startswith(".") and entry.name not in LINKED
-            has_room = num_entries > 0 and size <= min(MOST_FILE_BYTES, num_bytes)
+            is_copied = num_entries > 0 and not (own.is_symlink() or own.is_mount())
+            is_copied &= not own.name.startswith(".") and own.name not in LINKED
             try:
-                if is_plain and entry.is_dir() and entry.stat().st_dev == device:
-                    left.append((own, path))
-                elif is_plain and entry.is_file() and has_room:
+                # A link to one around the run folder would lead round in circles.
+                if own in run.parents or (is_copied and own.is_dir() and _count(own) <= most):
+                    path.mkdir()
+                    left.append(own)
+                    continue
+                size = own.lstat().st_size
+                if is_copied and own.is_file() and size <= min(MOST_FILE_BYTES, num_bytes):
                     shutil.copy2(own, path)
                     num_bytes -= size
-                else:  # another disk, or /proc, too
-                    _link(own, path)
+                    continue
             except OSError:  # not ours to read, or the disk is full
                 path.unlink(missing_ok=True)
-                _link(own, path)
+            with suppress(OSError):
+                path.symlink_to(own)
 
 
-def _size(entry: os.DirEntry[str]) -> int:
-    """Of a file, in bytes; 0 of what has none."""
-    try:
-        return entry.stat().st_size if entry.is_file() else 0
-    except OSError:
-        return 0
+def _count(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir())
 
 
-def _link(entry: Path, path: Path) -> None:
-    with suppress(OSError):
-        path.symlink_to(entry)
-
-
-def clear_workplace(place: Path, origin: Path) -> None:
+def clear_workplace(place: Path) -> None:
     """Takes links and unchanged copies away; what the script wrote stays. Nothing is left of one that wrote
     nothing."""
     for parent, folders, files in os.walk(place, topdown=False):
-        for name in (*folders, *files):
-            path = Path(parent, name)
-            original = origin.parent / path.relative_to(place)
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            original = Path(place.anchor) / path.relative_to(place)
             with suppress(OSError):
-                if path.is_symlink() or (path.is_file() and _version(path) == _version(original)):
+                if path.is_symlink() or (path.is_file() and filecmp.cmp(path, original)):
                     path.unlink()
                 elif original.is_dir():
                     path.rmdir()  # OSError where something is in it
-    for folder in (place / "work", place):
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def _version(path: Path) -> tuple[int, int]:
-    """Size and time; not every file system keeps nanoseconds."""
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns // 1000
+    with suppress(OSError):
+        place.rmdir()
 
 
 # What is asked for: a file or a module.
@@ -394,8 +383,8 @@ def source_of(path: Path) -> str:
     return text
 
 
-if __name__ == "__main__":
-    # torchrun that ends with whoever started it: by itself it would go on, with all of its processes.
+def main() -> None:
+    """torchrun that ends with whoever started it: by itself it would go on, with all of its processes."""
     end_with_parent()
 
     from torch.distributed.run import main

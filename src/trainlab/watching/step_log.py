@@ -3,19 +3,23 @@ loaders, models and optimizers that it was seen to use."""
 
 import hashlib
 import math
+import sys
 import weakref
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
+from torch.utils.weak import WeakIdKeyDictionary
 
 from trainlab.data.nesting import tensors_in
 from trainlab.record.script_record import ModelRow
@@ -38,19 +42,25 @@ class SeenLoader:
     pin_memory: bool
     order: str
     drop_last: bool
+    num_drawn: int | None
+    """Samples that its sampler gives in a pass."""
     num_given: int = 0
     num_passes: int = 0
+    num_in_pass: int = 0
+    """Batches that the newest pass has given."""
+    num_usual: int | None = None
+    """Those of one before, which was trained on."""
     num_trained: int = 0
-    """Of those that were trained on."""
+    """Of the passes, those that were trained on."""
+    num_batches_trained: int = 0
     trained_pass: int = 0
     """The last of them."""
     epochs_before: int = 0
     """Of loaders that were trained on before it."""
     has_run_out: bool = False
     """Whether the pass has given all of its batches."""
-    ahead: list[int] = field(default_factory=list)
-    """Sizes of batches that the pass gave before any was trained on: libraries read some ahead, and train
-    on the last when the pass has run out."""
+    ahead: deque[int] = field(default_factory=deque)
+    """Sizes of batches that the pass gave and that were not trained on yet: libraries read some ahead."""
     begins_alike: bool | None = None
     """Whether passes over it began with the same batch; None where only one was seen."""
     first_batch: str = ""
@@ -74,7 +84,8 @@ class SeenLoader:
             loader.num_workers,
             bool(loader.pin_memory),
             "in order" if isinstance(sampler, SequentialSampler) else order,
-            bool(loader.drop_last),
+            bool(loader.drop_last or getattr(batches, "drop_last", False)),
+            _length(sampler),
         )
         with suppress(TypeError):  # a list, say, cannot be told from one in its place
             seen.data = weakref.ref(loader.dataset)
@@ -84,6 +95,21 @@ class SeenLoader:
     def is_trained_on(self) -> bool:
         """Whether any of its batches were."""
         return bool(self.num_trained)
+
+    @property
+    def passes(self) -> float | None:
+        """How often it gave all its batches, those that were trained on where any were: 0.4 of a pass. None
+        where nothing tells how many there are."""
+        if self.num_batches:
+            return (self.num_batches_trained or self.num_given) / self.num_batches
+        return (self.num_trained or self.num_passes) if self.has_ended_pass else None
+
+    @property
+    def has_ended_pass(self) -> bool | None:
+        """Whether the newest pass gave all of its batches, or as many as the one before; None where nothing
+        tells how many there are."""
+        usual = self.num_usual or self.num_batches
+        return self.has_run_out or (None if usual is None else self.num_in_pass >= usual)
 
     @property
     def is_trained_now(self) -> bool:
@@ -109,9 +135,20 @@ class SeenLoader:
         is_same_data = self.data() is not None and self.data() is other.data()
         return is_same_data and all(getattr(self, way) == getattr(other, way) for way in ways)
 
+    def size_of(self, batch: object) -> int:
+        """Samples of the batch that comes next, by its loader; by its tensors where that does not tell."""
+        if (size := self.batch_size) is None:
+            return size_of(batch) or 0
+        if self.num_drawn is None:
+            return min(size, size_of(batch) or size)
+        left = self.num_drawn - self.num_in_pass * size
+        return left if 0 < left < size else size
+
     def see_batch(self, batch: object) -> None:
         """A batch that it gave: the first of a pass is compared with that of the pass before."""
+        self.ahead.append(self.size_of(batch))
         self.num_given += 1
+        self.num_in_pass += 1
         if self.digested_pass == self.num_passes or self.num_passes > MOST_DIGESTED:
             return
         self.digested_pass = self.num_passes
@@ -132,6 +169,18 @@ class SeenOptimizer:
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
     num_steps: int = 0
+    lowest_lr: float | None = None
+    """This and the next: over its updates and groups of parameters."""
+    highest_lr: float | None = None
+    _lrs: list[float | None] = field(default_factory=list)
+
+    def see_lrs(self, groups: list[dict[str, Any]]) -> None:
+        """Those of an update."""
+        lrs = [lr if type(lr := group.get("lr")) is float else _lr(lr) for group in groups]
+        if lrs != self._lrs:
+            self._lrs = lrs
+            known = [lr for lr in (*lrs, self.lowest_lr, self.highest_lr) if lr is not None]
+            self.lowest_lr, self.highest_lr = min(known, default=None), max(known, default=None)
 
 
 class Losses:
@@ -189,8 +238,14 @@ class StepLog:
         self.loaders: list[SeenLoader] = []
         self.models: list[ModelRow] = []
         self.optimizers: list[SeenOptimizer] = []
+        self.num_parameters = 0
+        """Of the models called before the first update and of what optimizers update, each tensor once."""
+        self._counted, self._row_of = WeakIdKeyDictionary(), WeakIdKeyDictionary()
+        """Those tensors, and the models that tensors are of."""
         self.batch_size: int | None = None
-        """Samples of the largest batch that was trained on, as far as it shows."""
+        """Samples of the largest batch that was trained on, as its loader says."""
+        self.first_dimension: int | None = None
+        """Where it does not say: of the first tensor of the largest."""
         self._of_loader = weakref.WeakKeyDictionary[DataLoader[Any], SeenLoader]()
         self._called: weakref.WeakSet[nn.Module] = weakref.WeakSet()
         self._of_optimizer: dict[int, SeenOptimizer] = {}
@@ -201,14 +256,14 @@ class StepLog:
         """Of each step, the samples trained on by its end, and its epoch."""
         self.loader: SeenLoader | None = None
         """The one that the last batch trained on came from."""
-        self._fetched: tuple[SeenLoader, int] | None = None
-        """A batch that is not trained on yet, and its size."""
+        self._fetched: SeenLoader | None = None
+        """The one that gave a batch last."""
+        self._runs_again = False
         self._num_samples, self._epoch = 0, 1
         self._pending = 0
         """The place of the first loss since the last update by any optimizer."""
         self._under_way = 0, 0
         """Of the update under way, the first of the losses before it, and their number."""
-        self._of_step: dict[str, tuple[int, int]] = {}
         self._followed: dict[str, tuple[array[int], array[int], array[int]]] = {}
         """By metric: steps, and the first and the number of the losses whose gradients each applied."""
         self._lead: Callable[[], Optimizer | None] = lambda: None
@@ -235,19 +290,33 @@ class StepLog:
 
     def model_called(self, module: nn.Module) -> None:
         """A module that the script calls, which may be new."""
-        if module in self._called:
+        if module in self._called or self._runs_again:
             return
         self._called.add(module)
-        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
-        self.models.append(
-            ModelRow(
-                name=type(module if inner is None else inner).__name__,
-                num_parameters=sum(p.numel() for p in parameters),
-                devices=sorted({p.device.type for p in parameters}),
-                dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
-                is_compiled=inner is not None,
-            )
+        owner = _owner_of(module)
+        parameters, inner = list(owner.parameters()), getattr(owner, "_orig_mod", None)
+        known: Counter[int] = Counter()
+        for one in parameters:
+            known[id(self._row_of.get(one))] += one.numel()
+        if not known[id(None)]:
+            return  # it is a part of one that is known
+        row = ModelRow(
+            name=type(owner if inner is None else inner).__name__,
+            num_parameters=known.total(),
+            devices=sorted({p.device.type for p in parameters}),
+            dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
+            is_compiled=inner is not None,
         )
+        # What was called before the whole is a part of it.
+        self.models = [one for one in self.models if known[id(one)] < one.num_parameters]
+        self.models.append(row)
+        self._row_of.update((one, row) for one in parameters)
+        if not self.optimizers:  # a later one may be a copy, loaded for a last test
+            self._count(parameters)
+
+    def _count(self, tensors: Sequence[Tensor]) -> None:
+        self.num_parameters += sum(one.numel() for one in tensors if one not in self._counted)
+        self._counted.update((one, True) for one in tensors)
 
     def known_optimizer(self, optimizer: Optimizer) -> SeenOptimizer:
         """What is known of an optimizer, which may be new."""
@@ -262,7 +331,9 @@ class StepLog:
             code = "auto" if foreach is None else "foreach" if foreach else "loop"
             if group.get("fused"):
                 code = "fused"
-            found = SeenOptimizer(type(optimizer).__name__, _lr(group), code, name)
+            found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
+            if not self._runs_again:
+                self._count([one for own in optimizer.param_groups for one in own["params"]])
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
@@ -290,35 +361,45 @@ class StepLog:
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
         self._lead, self._pending, self._fetched = lambda: None, len(self.losses), None
+        self._runs_again = True
+        if self.loader is not None:
+            self.loader.ahead.clear()
 
     def pass_begins(self, loader: "DataLoader[Any]") -> SeenLoader:
         """What it gave last is not trained on any more."""
         seen = self.known_loader(loader)
+        if seen.num_passes and seen.is_trained_now:
+            seen.num_usual = seen.num_in_pass
         seen.num_passes += 1
-        seen.has_run_out = False
+        seen.num_in_pass, seen.has_run_out = 0, False
         seen.ahead.clear()
-        if self._fetched is not None and self._fetched[0] is seen:
-            self._fetched = None
         return seen
 
     def fetched(self, loader: SeenLoader, batch: object) -> None:
         """A batch, which may be trained on or not."""
         loader.see_batch(batch)
-        if self._fetched is not None and self._fetched[0] is loader and not loader.is_trained_now:
-            loader.ahead.append(self._fetched[1])
-        self._fetched = loader, size_of(batch) or 0
+        self._fetched = loader
+
+    def tested(self) -> None:
+        """The batches fetched last were those of a test."""
+        if self._fetched is not None:
+            self._fetched.ahead.clear()
 
     def trains(self) -> None:
-        """A backward pass begins, from whatever: the batch fetched last is one that is trained on."""
-        if self._fetched is None:
-            if (last := self.loader) is not None and last.has_run_out and last.is_trained_now:
-                self._num_samples += last.ahead.pop(0) if last.ahead else 0
+        """A backward pass begins, from whatever: it trains on the next batch of the loader that the last
+        one came from, or of the one that gave a batch last."""
+        has_more = self.loader is not None and self.loader.ahead
+        loader = self.loader if has_more else self._fetched
+        if loader is None or not loader.ahead:
             return
-        loader, size = self._fetched
         self._epoch = loader.train_on(self._epoch, self.loader)
-        self._fetched, self.loader = None, loader
+        self.loader, size = loader, loader.ahead.popleft()
+        loader.num_batches_trained += 1
         self._num_samples += size
-        self.batch_size = max(size, self.batch_size or 0)
+        if loader.batch_size is None:
+            self.first_dimension = max(size, self.first_dimension or 0)
+        else:
+            self.batch_size = max(loader.batch_size, self.batch_size or 0)
 
     def update_begins(self) -> None:
         """By any optimizer, but for one that another is wrapped around."""
@@ -334,13 +415,16 @@ class StepLog:
         if not number:
             first, number = self._pending, min(1, len(self.losses) - self._pending)
         self._under_way, self._pending = (0, 0), len(self.losses)
+        seen.see_lrs(optimizer.param_groups)
         if number:
-            self._of_step[seen.loss_name] = first, number
+            # The second of two, as a generator's, comes after the update that ends the step of both.
+            is_second = self._lead() not in (None, optimizer)
+            self._follow(seen.loss_name, first, number, may_be_late=is_second)
 
     def update_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates."""
         self.update_begins()
-        self._of_step[LOSS_NAME] = self._under_way
+        self._follow(LOSS_NAME, *self._under_way)
 
     def ends_step(self, optimizer: Optimizer) -> bool:
         """Whether its updates end steps: those of the first do, or of another once that is gone, or makes
@@ -360,16 +444,31 @@ class StepLog:
         if follows_test and self.loader is None and self.samples:
             # No loader tells where a pass over the data begins: after a test, say.
             self._epoch += 1
-        for name, (first, number) in self._of_step.items():
-            if name not in self._followed:
-                self._followed[name] = array("q"), array("q"), array("q")
-            steps, firsts, numbers = self._followed[name]
-            steps.append(len(self.samples))
-            firsts.append(first)
-            numbers.append(number)
-        self._of_step = {}
         self.samples.append(self._num_samples)
         self.epochs.append(self._epoch)
+
+    def _follow(self, name: str, *losses: int, may_be_late: bool = False) -> None:
+        """Of the step under way, or the last one where that has none, the last that were applied."""
+        columns = self._followed.setdefault(name, (array("q"), array("q"), array("q")))
+        newest, step = (columns[0] or [-1])[-1], len(self.samples)
+        step -= may_be_late and newest < step - 1
+        for column, value in zip(columns, (step, *losses), strict=True):
+            if newest == step:
+                column[-1] = value
+            else:
+                column.append(value)
+
+
+def _owner_of(module: nn.Module) -> nn.Module:
+    """The outermost model one of whose methods calls it: where only parts of it are called, that is what
+    the script has made."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        own = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+        if isinstance(own, nn.Module) and any(one is module for one in own.modules()):
+            module = own
+        frame = frame.f_back
+    return module
 
 
 def size_of(batch: object) -> int | None:
@@ -414,9 +513,8 @@ def _is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _lr(group: Mapping[str, Any]) -> float | None:
-    """None where it has none, or where reading it would hold the device up."""
-    lr = group.get("lr")
+def _lr(lr: Any) -> float | None:
+    """None where there is none, or where reading it would hold the device up."""
     if isinstance(lr, Tensor):
         return lr.item() if lr.is_cpu else None
     return float(lr) if isinstance(lr, int | float) else None

@@ -7,7 +7,8 @@ Calls of torch tell where a part begins and ends; what lies between two of them 
 
 A `Tracer` tells it of those calls: `begin` and `end` are all that most of them need. Whether a pass through
 the model was training shows only later, by the backward pass that follows or does not: until then its time
-is pending, and goes to the step or to `evaluation` once that is settled.
+is pending, and goes to the step or to `evaluation` once that is settled. Evaluation is those passes, the
+batches that they wait for, and what lies between two batches of one test; nothing else that follows.
 
 Of steps between two bursts nothing is timed but the whole and its wait for data: the rest is divided as in
 the latest steps seen whole.
@@ -23,13 +24,15 @@ from trainlab.measure.steps import Stopwatch
 
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
-    *("optimizer", "other", "evaluation"),
+    *("optimizer", "other", "inference", "evaluation"),
 )
 STARTUP, DATA, TRANSFER, PREPARE, ZERO_GRAD, FORWARD, LOSS = range(7)
-BACKWARD, OPTIMIZER, OTHER, EVALUATION = range(7, 11)
+BACKWARD, OPTIMIZER, OTHER, INFERENCE, EVALUATION = range(7, 12)
 _EMPTY: Final = [0] * len(PARTS)
 BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
 """Parts that no call makes: they lie between calls, and begin and end with others."""
+OF_PASSES: Final = frozenset({DATA, TRANSFER, FORWARD})
+"""Parts that are evaluation where a pass is."""
 LATEST = 10
 """Steps seen whole by which the time of others is divided."""
 UNUSUAL = 3.0
@@ -53,11 +56,12 @@ class Timeline:
         self._step = list(_EMPTY)
         self.total_ns = list(_EMPTY)
         """Of all steps that have ended, of evaluation, and of the start."""
-        self._has_forward = False
-        """Whether a pass is pending."""
         self._is_evaluating = False
-        self.num_evaluation_passes = 0
+        """Whether the last passes were evaluation, and a batch that is asked for may be, too."""
+        self.num_evaluation_passes = self.num_inference_passes = 0
         self._passes_pending = 0
+        self.is_inference = False
+        """Whether nothing tells that those are a test: no loader, no `eval`."""
         self.num_calls = self.num_marks = 0
         """Times that a part began or ended; calls that were only counted."""
         self.paused_ns = 0
@@ -76,8 +80,8 @@ class Timeline:
         what is beyond usual steps."""
         self.stopwatch: Stopwatch | None = None
         """On a GPU, for some steps: is told which part ends. A call returns before its work is done."""
-        self.on_settled: Callable[[bool], None] | None = None
-        """Is told that what was pending is settled, and whether it was evaluation."""
+        self.on_settled: Callable[[frozenset[str] | None], None] | None = None
+        """Is told that what was pending is settled, and which parts of it were evaluation; None: all."""
 
     def _spend(self) -> None:
         now = self._clock()
@@ -100,29 +104,40 @@ class Timeline:
         before = self._outer.pop() if self._outer else OTHER
         self.part = then if before in BETWEEN or before == STARTUP else before
 
-    def data_begins(self, *, begins_pass: bool = False) -> None:
+    def data_begins(self, *, begins_pass: bool = False, goes_on: bool = False) -> bool:
         """A batch is asked for: a pass that no backward pass has followed was no training. `begins_pass`:
-        it is the first of a pass over a loader, the start of which has just been seen and belongs to it."""
+        it is the first of a pass over a loader, the start of which has just been seen and belongs to it;
+        `goes_on`: the one before it was of the same pass, and was not trained on. Whether that was a
+        test."""
         self.begin(DATA)
-        if self._has_forward or self._is_evaluating:
-            self._settle_evaluation()
-        elif not begins_pass:
+        if self._passes_pending or (self._is_evaluating and goes_on):
+            self._settle_untrained(goes_on=goes_on)
+            return goes_on
+        if not begins_pass:
             # What came since the last update is no part of a test that may begin here.
             self._settle_training()
+        return False
 
     def data_runs_out(self) -> None:
         """A loader has no more batches: a test on them is over, and what follows is no part of it."""
         self.end(OTHER)
-        if self._has_forward or self._is_evaluating:
-            self._settle_evaluation()
+        if self._is_evaluating:
+            self._settle_untrained(goes_on=True)
             self._is_evaluating = False
 
-    def forward_begins(self, *, is_repeated: bool) -> None:
-        """`is_repeated`: the same model has run without gradients since the last backward pass or batch."""
+    def forward_begins(self, *, is_repeated: bool, has_batch: bool, is_inference: bool) -> None:
+        """`is_repeated`: the same model has run without gradients since the last backward pass or batch.
+        `has_batch`: the script has one that was not trained on; `is_inference`: see `Tracer`."""
         self.begin(FORWARD)
-        if is_repeated or (self._is_evaluating and not self._pending[DATA]):
-            self._settle_evaluation()
-        self._has_forward = True
+        if is_repeated or (self._is_evaluating and not has_batch):
+            self._book_passes()
+            self._is_evaluating = True
+            if self.on_settled is not None:
+                self.on_settled(frozenset() if self.is_inference else frozenset({PARTS[FORWARD]}))
+        # What lies between two passes is not yet the loss.
+        pending = self._pending
+        pending[OTHER], pending[LOSS] = pending[OTHER] + pending[LOSS], 0
+        self.is_inference = is_inference
         self._passes_pending += 1
 
     def backward_begins(self) -> None:
@@ -146,7 +161,7 @@ class Timeline:
     def restart(self) -> None:
         """A step begins here: what came before since the last one counts nowhere."""
         self._pending, self._step = list(_EMPTY), list(_EMPTY)
-        self._has_forward = self._is_evaluating = False
+        self._is_evaluating = False
         self._passes_pending = 0
         self._outer.clear()
         self.part, self._since = OTHER, self._clock()
@@ -219,8 +234,8 @@ class Timeline:
     def finish(self) -> None:
         """The process ends: `total_ns` then has all its time by part."""
         self._spend()
-        if self._has_forward or self._is_evaluating:
-            self._settle_evaluation()
+        if self._passes_pending:
+            self._settle_untrained(goes_on=False)
         parts = zip(self.total_ns, self._step, self._pending, strict=True)
         self.total_ns = [sum(spent) for spent in parts]
         self._pending, self._step = list(_EMPTY), list(_EMPTY)
@@ -231,22 +246,35 @@ class Timeline:
             if spent:
                 step[part] += spent
                 pending[part] = 0
-        self._has_forward = self._is_evaluating = False
+        self._is_evaluating = False
         self._passes_pending = 0
         if self.on_settled is not None:
-            self.on_settled(False)
+            self.on_settled(frozenset())
 
-    def _settle_evaluation(self) -> None:
-        pending = self._pending
-        self.total_ns[STARTUP] += pending[STARTUP]
-        pending[STARTUP] = 0
-        self.total_ns[EVALUATION] += sum(pending)
-        self._pending = list(_EMPTY)
-        self.num_evaluation_passes += self._passes_pending
-        self._has_forward, self._is_evaluating = False, True
-        self._passes_pending = 0
+    def _book_passes(self) -> None:
+        """No training followed the passes that are pending."""
+        if self.is_inference:
+            self.num_inference_passes += self._passes_pending
+            self._step[INFERENCE] += self._pending[FORWARD]
+        else:
+            self.num_evaluation_passes += self._passes_pending
+            self.total_ns[EVALUATION] += self._pending[FORWARD]
+        self._pending[FORWARD] = self._passes_pending = 0
+
+    def _settle_untrained(self, *, goes_on: bool) -> None:
+        """`goes_on`: amid a pass over a loader, all of which is evaluation. Else what lies between calls is
+        the script's own."""
+        self._book_passes()
+        pending, self._pending = self._pending, list(_EMPTY)
+        for part, spent in enumerate(pending):
+            if goes_on or (part in OF_PASSES and not self.is_inference):
+                self.total_ns[STARTUP if part == STARTUP else EVALUATION] += spent
+            else:
+                self._step[OTHER if part in BETWEEN else part] += spent
+        self._is_evaluating = goes_on
         if self.on_settled is not None:
-            self.on_settled(True)
+            of_passes = () if self.is_inference else OF_PASSES
+            self.on_settled(None if goes_on else frozenset(PARTS[part] for part in of_passes))
 
 
 def parts_ms(steps_ns: Collection[Sequence[int]]) -> dict[str, list[float]]:

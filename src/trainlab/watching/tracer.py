@@ -6,6 +6,7 @@ itself. A burst begins, too, where a test or a pass over the data does.
 """
 
 import gc
+import os
 import random
 import time
 from array import array
@@ -64,16 +65,21 @@ class Tracer:
         """Step and resident size, now and then."""
         self.num_fetched = self.num_light_steps = 0
         self.was_restarted = False
-        self.num_first_models: int | None = None
-        """Models seen before the script ran once more, with the same again; None: it did not."""
         # One that was made before the first look makes updates, too.
         self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
         self._updates_by_hand = 0
         """Backward passes since the last step, where no optimizer of torch's was made."""
-        self._passes_before = 0
+        self._passes_before = 0, 0
         self._without_gradients: set[int] = set()
         """Models that ran without gradients since the last backward pass or batch."""
+        self._in_hand: SeenLoader | None = None
+        """The loader of a batch that was given and not trained on yet."""
+        self._collects = False
+        """Whether a model ran again and again without gradients before anything was trained, on data of no
+        loader: such passes collect data to train on, as an agent does, and are no test."""
         self._process, self._looked_s = psutil.Process(), 0.0
+        # Of a process that is watched from its start, all of it counts.
+        self.times_before = tuple(os.times()) if start_ns is None else (0.0,) * 5
         self.is_testing = False
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: Callable[[int], None] | None = None
@@ -104,11 +110,13 @@ class Tracer:
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """What runs inside is ours: nothing of it is seen."""
-        level = self.hooks.level
+        level, own = self.hooks.level, os.getpid()
         self.hooks.see(LIGHT)
         try:
             yield
         finally:
+            if os.getpid() != own:
+                os._exit(0)  # forked by the copy of a model, whose script knows nothing of it
             self.hooks.see(level)
 
     def lead_by(self, optimizer: Optimizer) -> None:
@@ -130,8 +138,6 @@ class Tracer:
         self.log.begin_again()
         self._updates_by_hand = 0
         self.was_restarted = True
-        if self.num_first_models is None:
-            self.num_first_models = len(self.log.models)
 
     @property
     def num_updates(self) -> int:
@@ -199,8 +205,10 @@ class Tracer:
             self.timeline.end(OTHER)
         if self._updates_by_hand:
             self._step_by_hand()
-        self.timeline.data_begins(begins_pass=self._has_begun_pass)
-        self._has_begun_pass = False
+        goes_on = loader is not None and loader is self._in_hand
+        if self.timeline.data_begins(begins_pass=self._has_begun_pass, goes_on=goes_on):
+            self.log.tested()
+        self._has_begun_pass, self._in_hand = False, None
         self._without_gradients.clear()
 
     def data_ends(self, loader: SeenLoader | None, batch: object, *, has_run_out: bool) -> None:
@@ -212,6 +220,7 @@ class Tracer:
         elif has_run_out:
             self.timeline.data_runs_out()
         else:
+            self._in_hand = loader
             self.timeline.end(PREPARE)
         if loader is not None and has_run_out:
             loader.has_run_out = True
@@ -222,13 +231,24 @@ class Tracer:
         if self._updates_by_hand:
             self._step_by_hand()
         key, has_gradients = id(module), torch.is_grad_enabled()
-        is_repeated = key in self._without_gradients
-        self.timeline.forward_begins(is_repeated=is_repeated)
+        has_batch = self._in_hand is not None
+        # What runs twice on a batch, as a teacher does, belongs to what is made of the batch.
+        is_repeated = key in self._without_gradients and not (has_batch and module.training)
+        may_collect = module.training and not has_batch
+        if is_repeated and may_collect and not self._collects and not self.log.losses:
+            self._collects = self.timeline.is_inference = True
+            self.is_testing = False
+        collects = self._collects and may_collect
+        # Beside a loader whose batches are trained on: a test, or images that are drawn to be looked at.
+        is_inference = collects or (may_collect and self.log.loader is not None)
+        self.timeline.forward_begins(
+            is_repeated=is_repeated, has_batch=has_batch, is_inference=is_inference
+        )
         if is_repeated:
             self._without_gradients.clear()
         if not has_gradients:
             self._without_gradients.add(key)
-        if not has_gradients or not module.training:
+        if not collects and not (has_gradients and module.training):
             self.is_testing = True
         self._follow("forward_begins", module, arguments)
 
@@ -244,6 +264,7 @@ class Tracer:
         if self.hooks.level == WHOLE:
             self.timeline.backward_begins()
             self._without_gradients.clear()
+            self._in_hand = None
         else:
             self.timeline.num_marks += 1
         if roots is not None:
@@ -303,11 +324,11 @@ class Tracer:
             parts_ns = self.timeline.divided(data_ns, rest_ns) if is_kept else []
         if is_kept:
             self.parts_ns[number] = parts_ns
-        passes = self.timeline.num_evaluation_passes
-        follows_test, self._passes_before = passes > self._passes_before, passes
-        self.log.step_ends(follows_test=follows_test)
-        if follows_test and not self._is_told:
-            self.is_sampled = False  # it tests, and nothing tells when
+        passes = self.timeline.num_evaluation_passes, self.timeline.num_inference_passes
+        before, self._passes_before = self._passes_before, passes
+        self.log.step_ends(follows_test=passes[0] > before[0])
+        if passes != before and not self._is_told:
+            self.is_sampled = False  # it runs without training, and nothing tells when
         self._is_told = False
         if (now_s := time.monotonic()) - self._looked_s > MEMORY_EVERY_S:
             self._looked_s = now_s
@@ -332,6 +353,7 @@ class Tracer:
                 self.timeline.go_on()
 
 
-def keeps(step: int) -> bool:
-    """Whether a step, counted from 1, has a line of its own in the curve, and its parts are recorded."""
-    return step % (1 << ((step - 1) // ALL_UP_TO).bit_length()) == 0
+def keeps(step: int, num_steps: int = 0) -> bool:
+    """Whether a step, counted from 1, has a line of its own in the curve, and its parts are kept; among so
+    many, evenly spaced ones are."""
+    return step % (1 << ((max(step, num_steps) - 1) // ALL_UP_TO).bit_length()) == 0

@@ -1,6 +1,7 @@
 """A training that is watched from its start to its end: its curve as it goes on, and at last its record."""
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from trainlab.record.schema import Note, Record, note
 from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
+from trainlab.spec.study import LOGGED, PERCENT
 from trainlab.train.callbacks import Point, Progress
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
@@ -35,10 +37,6 @@ from trainlab.words.numbers import is_share
 PROGRESS_EVERY_S = 0.3
 WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
-LOGGED = "_logged"
-"""Ends the name of a metric that the script tells and that is seen in its backward passes, too."""
-PERCENT = "_percent"
-"""Ends the name of an accuracy that the script tells in per cent."""
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 
@@ -229,28 +227,32 @@ class ScriptCurve:
         self._evaluated_ns.setdefault(epoch, evaluated_ns)
         is_time = time.monotonic() - self._wrote_s > WRITE_EVERY_S
         if is_time:
-            self._write_steps()
+            # Another optimizer may add its loss to the last step.
+            self._write_steps(self._tracer.num_steps - 1)
         return is_time
 
     def finish(self, *, is_cut: bool = False) -> None:
         """The script has ended; where it was cut short, amid a pass over the data unless all were given."""
-        self._write_steps()
+        self._write_steps(self._tracer.num_steps)
         loader = self._tracer.log.loader
-        is_complete = not is_cut or (loader is not None and loader.has_run_out)
-        if self._tracer.num_steps and is_complete:
-            # Nothing has told what a pass over the data is.
-            is_all = self.num_epochs == 0 and loader is None
-            self._write_epoch(self._tracer.timeline.total_ns[EVALUATION], is_all=is_all)
+        has_ended = None if loader is None else loader.has_ended_pass
+        if self._tracer.num_steps and (has_ended or not is_cut):
+            # Nothing has told what a pass over the data is, or the first has not come to its end.
+            is_all = self.num_epochs == 0 and not has_ended
+            is_pass = has_ended is not False
+            evaluated_ns = self._tracer.timeline.total_ns[EVALUATION]
+            self._write_epoch(evaluated_ns, is_all=is_all, is_pass=is_pass)
         self._flush()
         self._lines.close()
 
-    def _write_steps(self) -> None:
+    def _write_steps(self, end: int) -> None:
+        """Those that have not been written, up to this one."""
         self._wrote_s = time.monotonic()
         told: dict[int, dict[str, float]] = {}
         for at, name, value in self._told[self._num_in_steps :]:
             if name.startswith("train/"):
                 told.setdefault(at, {})[name] = value
-        epochs = self._tracer.log.epochs[self._written : self._tracer.num_steps]
+        epochs = self._tracer.log.epochs[self._written : end]
         for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
                 # What followed the last step of an epoch has ended by the end of the next step.
@@ -285,8 +287,11 @@ class ScriptCurve:
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end
 
-    def _write_epoch(self, evaluation_ns: int, *, is_all: bool = False) -> None:
-        """`is_all`: all there was is one, at the end of which the last updates stand for it."""
+    def _write_epoch(
+        self, evaluation_ns: int, *, is_all: bool = False, is_pass: bool = True
+    ) -> None:
+        """`is_all`: all there was is one, at the end of which the last updates stand for it. One that
+        `is_pass` not, but a part of it, is no epoch: only what was told in it counts."""
         test_s = (evaluation_ns - self._evaluation_ns) / 1e9
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
@@ -296,6 +301,9 @@ class ScriptCurve:
         own = {name: _mean(values) for name, values in self._losses.items()} | _values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
+        if not is_pass:
+            trained = {n: v for n, v in self.final.items() if n.startswith("train/")}
+            own = {n: v for n, v in own.items() if is_all or not n.startswith("train/")} | trained
         self.final = {**kept, **own}
         if is_all:
             for name, values in self._losses.items():
@@ -303,6 +311,8 @@ class ScriptCurve:
             before = self._written - num_at_the_end(self._written)
             late = [one for one in told if one[0] > before and one[1].startswith("train/")]
             self.final |= _values_of(late)
+        if not is_pass:
+            return
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
         self._write("epoch", self._written, own, times)
         self._losses, self._train_s = {}, 0.0
@@ -351,7 +361,10 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
     """Of a process that has ended, but for its record."""
     timeline, log = tracer.timeline, tracer.log
     total_ns = timeline.total_ns
+    used_s = [now - before for now, before in zip(os.times(), tracer.times_before, strict=True)]
     call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
+    # Early steps, of which more are kept, are no more typical than later ones.
+    steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
     return WatchedRecord(
         rank=rank,
         arguments=list(arguments),
@@ -360,12 +373,13 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
-        steps=list(tracer.parts_ns),
-        steps_ms=parts_ms(tracer.parts_ns.values()),
+        steps=steps,
+        steps_ms=parts_ms([tracer.parts_ns[step] for step in steps]),
         losses=[
             loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
         ],
         batch_size=log.batch_size,
+        first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
         models=log.models,
@@ -376,6 +390,8 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         num_marks=timeline.num_marks,
         mark_us=mark_us if timeline.num_marks else 0.0,
         instruments_s=timeline.paused_ns / 1e9,
+        cpu_s=sum(used_s[:2]),
+        others_cpu_s=sum(used_s[2:4]),
     )
 
 
@@ -448,17 +464,21 @@ def _overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
 def facts_of(tracer: Tracer) -> dict[str, Any]:
     """What a script's settings were seen to be so far, by the names that reports and comparisons use."""
     log = tracer.log
-    size, samples = log.batch_size, samples_per_update(tracer)
+    size, samples = log.batch_size or log.first_dimension, samples_per_update(tracer)
     batches = round(samples / size) if size and samples else 1
     facts: dict[str, Any] = {"device": tracer.device.type, "threads": torch.get_num_threads()}
-    facts |= {"batch_size": size, "accumulate": batches if batches > 1 else None}
+    facts |= {"batch_size": log.batch_size, "accumulate": batches if batches > 1 else None}
+    facts["first_dimension"] = log.first_dimension
     if log.optimizers:
-        lrs = (one.lr for one in log.optimizers if one.lr is not None)
-        facts |= {"optimizer": _names(one.name for one in log.optimizers), "lr": next(lrs, None)}
-    if models := log.models[: tracer.num_first_models]:
-        facts["model"] = _names(one.name for one in models)
-        facts["parameters"] = sum(one.num_parameters for one in models)
-        facts["dtype"] = _names(sorted({dtype for one in models for dtype in one.dtypes}))
+        # The highest is what was asked for, in most schedules.
+        lrs = {one.highest_lr for one in log.optimizers}
+        facts |= {"optimizer": _names(one.name for one in log.optimizers)}
+        facts["lr"] = lrs.pop() if len(lrs) == 1 else None
+        facts["lr_varies"] = any(one.lowest_lr != one.highest_lr for one in log.optimizers) or None
+    if log.models:
+        facts["model"] = _names(one.name for one in log.models)
+        facts["dtype"] = _names(sorted({dtype for one in log.models for dtype in one.dtypes}))
+    facts["parameters"] = log.num_parameters or None
     if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
@@ -472,13 +492,14 @@ def _names(names: Iterable[str]) -> str:
 
 def run_facts(tracer: Tracer) -> dict[str, Any]:
     """How far a whole run went."""
-    passes = [one.num_trained for one in tracer.log.loaders if one.is_trained_on]
+    loaders = [one for one in tracer.log.loaders if one.is_trained_on]
+    passes = [round(one.passes, 2) for one in loaders if one.passes is not None]
     return {"updates": tracer.num_steps} | ({"passes": max(passes)} if passes else {})
 
 
 def samples_per_update(tracer: Tracer) -> int | None:
     """Of a usual update: one of several batches has the samples of all. None where no loader tells."""
-    if (size := tracer.log.batch_size) is None:
+    if (size := tracer.log.batch_size or tracer.log.first_dimension) is None:
         return None
     given = [after - before for before, after in pairwise([0, *tracer.log.samples])]
     return max(size, statistics.median_low(given) if given else 0)

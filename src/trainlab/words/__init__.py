@@ -32,7 +32,7 @@ class Words:
 
     def __call__(self, key: str, **values: object) -> str:
         """The text of a key with the values filled in for the names in it."""
-        return TextFormatter().vformat(self.template(key), (), values)
+        return TextFormatter(self.template("range")).vformat(self.template(key), (), values)
 
     def template(self, key: str) -> str:
         """The text of a key with its names not filled in."""

@@ -58,9 +58,15 @@ def check_language(lang: str, place: str = "--lang") -> None:
 
 
 class TextFormatter(string.Formatter):
-    """Fills the names of a text in, numbers by the formats above."""
+    """Fills the names of a text in, numbers by the formats above; of an interval both ends."""
+
+    def __init__(self, between: str) -> None:
+        self.between = between
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if hasattr(value, "high"):  # an interval; one figure where both ends read alike
+            low, high = (self.format_field(end, format_spec) for end in (value.low, value.high))
+            return low if low == high else self.between.format(low=low, high=high)
         if format_spec == "capital":  # what begins a sentence
             return str(value)[:1].upper() + str(value)[1:]
         number_text = NUMBER_FORMATS.get(format_spec)

@@ -41,7 +41,7 @@ class OfWholeSet:
     `OfWholeSet(lambda outputs, targets: F.mse_loss(outputs, targets).sqrt(), higher_is_better=False)`."""
 
     def __init__(
-        self, function: Callable[[Tensor, Tensor], Any], *, higher_is_better: bool = True
+        self, function: Callable[[Tensor, Tensor], Any], *, higher_is_better: bool | None = None
     ) -> None:
         self._function, self.higher_is_better = function, higher_is_better
         self.reset()
@@ -106,7 +106,7 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 ALSO_CALLED = {
     **dict.fromkeys(("net", "network", "module"), "model"),
-    **dict.fromkeys(("criterion", "loss_fn", "loss_function", "objective"), "loss"),
+    **dict.fromkeys(("criterion", "loss_fn", "loss_function"), "loss"),
     **dict.fromkeys(("dataset", "datasets", "loader", "dataloader"), "data"),
     **dict.fromkeys(("transform", "preprocess"), "prepare"),
     **dict.fromkeys(("training_step", "train_step"), "step"),
@@ -142,8 +142,8 @@ class Workload:
     model: Callable[..., Any]
     """Makes the model, untrained, or several by name; its keyword parameters can be set and varied."""
     data: Callable[..., Dataset] | Dataset
-    """The data, or what gives it: for `full`, `bundled`, `auto` or a folder, or a function that takes no
-    such choice."""
+    """The data, or what gives it: a function that gets the choice (`full`, `bundled`, `auto` or a folder)
+    as its first parameter, where that has no default or is called `choice`."""
     loss: Callable[[Any, Any], Tensor] | None = None
     """(outputs, targets) to the mean loss of the batch: what is differentiated. Of batches that are pairs
     of inputs and targets."""
@@ -166,6 +166,8 @@ class Workload:
     """Name to (outputs, targets) to one value per sample; averaged over samples by us. Or to a metric of
     the whole test set: `trainlab.OfWholeSet`, or one of torchmetrics. Not given: accuracy where there is a
     `loss`, none beside a step of your own."""
+    objective: str | None = None
+    """The metric that answers go by, as `accuracy` or `off_circle:min`, unless a study says otherwise."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Settings to start from, as in TrainSpec."""
     summary: str = ""
@@ -272,6 +274,8 @@ class Workload:
             tuple(self.metrics),
             {n: one.default for n, one in parameters.items() if isinstance(one.default, Scalar)},
             higher_is_better=directions(self.metrics),
+            objective=self.objective,
+            logs_more=self.loss is None,
             loss_parameters=None
             if None in of_loss
             else tuple(dict.fromkeys(name for names in of_loss for name in names or ())),
@@ -347,9 +351,13 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
 
 
 def _takes_choice(own: Callable[..., Any]) -> bool:
-    """Whether what gives the data takes an argument by its place; without one it has no choice of data."""
-    placed = [one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in _parameters_of(own)]
-    return any(placed)
+    """Whether the first argument by place of what gives the data is the choice: it has no default of its
+    own, or it is called so."""
+    placed = (
+        one for one in _parameters_of(own) if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)
+    )
+    first = next(placed, None)
+    return first is not None and (first.default is first.empty or first.name == "choice")
 
 
 def takes_carried(own: Callable[..., Any]) -> bool:

@@ -147,6 +147,7 @@ class EagerSession:
             self._evaluation.kept = self._best_scores
         if self._setup.average is not None:
             self._own_model.load_state_dict(self._tested.state_dict())
+        self._evaluation.look_at_loss()
 
     def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
         return self._evaluation.confusion(epoch)

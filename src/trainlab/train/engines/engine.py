@@ -76,7 +76,8 @@ class Session(Protocol):
         """The weights as they are now are the best so far: `settle` brings them back. Of a group of one."""
 
     def settle(self) -> None:
-        """Training is over: each model gets the weights that its result is of."""
+        """Training is over: each model gets the weights that its result is of. Only now is the user's code
+        called where her own loop would not call it."""
 
     def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
         """Which classes the test set of one member was taken for, once settled; `epoch` is the one that its

@@ -1,8 +1,10 @@
 """A group of trials whose steps are a program: captured as a graph on a GPU, or called again and again."""
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -165,6 +167,8 @@ class ProgramSession:
 
     def settle(self) -> None:
         """The weights are those of the last update."""
+        for evaluation in self._evaluations:
+            evaluation.look_at_loss()
 
     def confusion(self, number: int, epoch: int) -> ConfusionRecord | None:
         return self._evaluations[number].confusion(epoch)
@@ -186,11 +190,15 @@ class ProgramSession:
         for some in dry.values():
             if any(list(one.gradients) != learning or one.draws != some[0].draws for one in some):
                 raise Unsuited("not_alike")
-        stacked = Stacked(models, learning)
+        # Copies run: the models are as they were where no program comes of it, and modules that keep what
+        # they are called with, as recurrent ones do vmap's tensors, keep it in a copy.
+        copies = [copy.deepcopy(model) for model in models]
+        runs = replace(setups[0], model=copies[0].train())
+        stacked = Stacked(copies, learning)
         of_lanes = [*stacked.learned.values(), *stacked.fixed.values(), *stacked.buffers.values()]
-        of_first = [*models[0].parameters(), *models[0].buffers()]
+        of_first = [*copies[0].parameters(), *copies[0].buffers()]
         view = ProgramView(
-            model=models[0],
+            model=copies[0],
             device=device,
             precision=setups[0].settings.precision,
             num_lanes=len(setups),
@@ -202,7 +210,7 @@ class ProgramSession:
         metrics = list(setups[0].workload.sample_metrics)
         resets = [one.settings.zero_grad for one in setups]
         self._group = LaneGroup(
-            setups=setups,
+            setup=runs,
             stacked=stacked,
             update=LaneUpdate([one.settings for one in setups], stacked.rows),
             gradients=torch.zeros_like(stacked.rows),
@@ -228,6 +236,7 @@ class ProgramSession:
             self._full = repeated(full, device, self._changes(), self._generators)
         if self._watch is not None:
             self._watch.opened()
+        stacked.hold(models)
 
     def _changes(self) -> list[Tensor]:
         group = self._group
@@ -248,7 +257,7 @@ class ProgramSession:
         try:
             if self._watch is not None:
                 with self._watch.reference(rows.shape[1]) as forward:
-                    dry_step(self._setups[0], rows[0], forward)
+                    dry_step(self._group.setup, rows[0], forward)
             with _faults_of_program(), self._drawing(epoch=1):
                 losses, _, gradients = step.run(rows)
         finally:

@@ -1,14 +1,13 @@
 """tuned: the eager loop on the CPU, with other code than torch's where that is faster.
 
 Updates of the optimizers that torch has no fused one for on a CPU are compiled: `update.cpp`, once per
-machine. Convolutions go to oneDNN, whose gradients can take two or three times as long as a convolution of
-the gradient, or as one matrix product; linear layers are multiplied by the transposed weight, which some
-matrix libraries are slow with. What is faster depends on CPU and shape, so it is measured. Two variants
-round differently: so the first measurement is kept in the autotune cache and decides for all later trials,
-and the same trial gives the same losses again.
+user and machine. Convolutions go to oneDNN, whose gradients can take two or three times as long as a
+convolution of the gradient, or as one matrix product; linear layers are multiplied by the transposed
+weight, which some matrix libraries are slow with. What is faster depends on CPU and shape, so it is
+measured. Two variants round differently: so the first measurement is kept in the autotune cache and
+decides for all later trials, and the same trial gives the same losses again.
 """
 
-import copy
 import ctypes
 import hashlib
 import os
@@ -31,14 +30,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainlab.errors import RecordError, said_by
-from trainlab.machine.host import cache_folder, cpu_model, usable_vcpus
+from trainlab.errors import RecordError
+from trainlab.machine.host import cache_folder, cpu_model, private, private_folder, usable_vcpus
 from trainlab.record.files import make_folder, new_part, replacing, writing
 from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.opaque import opaque_names
-from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import CallModel
 from trainlab.train.updates import can_be_fused, make_optimizer
@@ -186,19 +184,19 @@ def find_compiler() -> str | None:
 
 
 def library(compiler: str) -> ctypes.CDLL:
-    """The compiled code from the cache, or compiled now. In its name is whatever the machine code may
-    depend on: source, flags, compiler, CPU. It runs in torch's threads, where torch's OpenMP has GNU's
-    interface; else it starts some of its own."""
+    """The compiled code, kept where only this user can write, or compiled now. In its name is whatever the
+    machine code may depend on: source, flags, compiler, CPU. It runs in torch's threads, where torch's
+    OpenMP has GNU's interface; else it starts some of its own."""
     run = partial(subprocess.run, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S)
     version = run([compiler, "--version"]).stdout
     facts = SOURCE.read_bytes(), FLAGS, compiler, version, _machine()
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-    path = cache_folder() / "native" / f"update-{digest}.so"
+    path = private_folder("native") / f"update-{digest}.so"
     if not path.is_file():
-        make_folder(path.parent)
         with replacing(path) as part:
             run([compiler, *FLAGS, str(SOURCE), "-o", str(part)], check=True)
-    loaded = ctypes.CDLL(str(path))
+            part.chmod(0o700)
+    loaded = ctypes.CDLL(str(private(path)))
     # Looked up in torch's library first, then in those that it was linked with: another package may have
     # brought another OpenMP, whose threads would stand in the way of torch's.
     with suppress(OSError, AttributeError):
@@ -361,7 +359,10 @@ VARIANTS: Mapping[type, Mapping[str, CallLayer]] = {
 
 def has_variants(layer: Any) -> bool:
     """Whether the variants compute what such a layer does."""
-    if type(layer) not in VARIANTS or "forward" in vars(layer) or not is_plain(layer.weight):
+    if type(layer) not in VARIANTS or "forward" in vars(layer):
+        return False
+    weight = layer._parameters.get("weight")  # none where it is computed in each call
+    if not is_plain(weight) or any(one._backward_hooks for one in layer.parameters()):
         return False
     return type(layer) is nn.Linear or (
         layer.padding_mode == "zeros"
@@ -374,53 +375,25 @@ def has_variants(layer: Any) -> bool:
 
 def tuned_model(setup: Setup) -> CallModel:
     """The model, or a way to call it in training in which its layers are computed faster."""
-    model, chosen = setup.model, {}
-    if setup.settings.precision != "fp32" or opaque_names(model):
+    model = setup.model
+    layers = {name: layer for name, layer in model.named_modules() if has_variants(layer)}
+    if setup.settings.precision != "fp32" or opaque_names(model) or not layers:
         return model
-    for name, call in _sampled_calls(setup).items():
-        layer, shape, _ = call
+
+    def choose(name: str, x: Tensor) -> str:
+        call = layers[name], (min(len(x), MOST_SAMPLES), *x.shape[1:]), x.requires_grad
         try:
-            choice = kept_choice((str(layer), *call[1:]), partial(fastest_variant, *call))
+            choice = kept_choice((str(call[0]), *call[1:]), partial(fastest_variant, *call))
         except RecordError as error:
             # What is measured anew in each run would change a trial's losses from run to run.
             setup.note_once("tuned_not_kept", error=str(error))
-            break
-        if choice in VARIANTS[type(layer)]:
-            chosen[name] = choice, shape[1:]
-    _record(setup, "layers", {name: choice for name, (choice, _) in chosen.items()})
-    return calling(model, chosen) if chosen else model
+            return TORCH
+        if choice != TORCH:
+            _record(setup, "layers", {**setup.engine_facts["tuned"]["layers"], name: choice})
+        return choice
 
-
-SampledCall = tuple[nn.Module, tuple[int, ...], bool]
-"""A layer, the shape of its input, and whether that needs a gradient."""
-
-
-def _sampled_calls(setup: Setup) -> dict[str, SampledCall]:
-    """The first call of each layer that has variants, in a copy of the model, so that nothing of the trial
-    is touched. None, with a note, where the copy does not run."""
-    calls: dict[str, SampledCall] = {}
-    if not any(map(has_variants, setup.model.modules())):
-        return calls
-
-    def see(name: str, layer: nn.Module, given: tuple[Any, ...]) -> None:
-        x: Any = given[0] if given else None
-        if name not in calls and is_plain(x) and x.dim() == (2 if type(layer) is nn.Linear else 4):
-            calls[name] = layer, tuple(x.shape), x.requires_grad
-
-    batches = setup.forward_batches
-    rows = torch.arange(min(batches.batch_size, batches.num_samples, MOST_SAMPLES))
-    try:
-        with seeded(setup.trial.seed, "tuned"), torch.enable_grad():
-            copied = copy.deepcopy(setup.model).eval()
-            for name, layer in copied.named_modules():
-                if has_variants(layer):
-                    layer.register_forward_pre_hook(partial(see, name))
-            copied(setup.workload.prepare(batches.gather(rows)[0]))
-    except Exception as error:  # noqa: BLE001  the user's code, which may raise anything
-        kind, reason = type(error).__name__, said_by(error)
-        setup.note_once("tuned_model_failed", kind=kind, reason=reason)
-        return {}
-    return calls
+    _record(setup, "layers", {})
+    return calling(model, layers, choose)
 
 
 def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) -> str:
@@ -442,24 +415,39 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
         return fastest(works) if len(works) > 1 else TORCH
 
 
-def calling(model: nn.Module, chosen: Mapping[str, tuple[str, tuple[int, ...]]]) -> CallModel:
-    """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
-    callers see nothing of it. `chosen`: by layer, its variant and the shape of a sample."""
-    layers: dict[str, Any] = {name: model.get_submodule(name) for name in chosen}
+_saving_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
-    def forward(layer: Any, variant: CallLayer, shape: tuple[int, ...], x: Tensor) -> Tensor:
-        """torch's for an input that the variant was not measured for, under autocast, and inside a
-        transform of `torch.func`, where only torch's own operators can be taken."""
-        is_usual = x.shape[1:] == shape and is_plain(x) and is_plain(layer.weight)
+
+def calling(
+    model: nn.Module, layers: Mapping[str, Any], choose: Callable[[str, Tensor], str]
+) -> CallModel:
+    """Calls the model. Before and after the call its layers are as ever: copies, files of weights and other
+    callers see nothing of it. What a layer gets in its first call decides its variant: no call is made for
+    that alone, which the user's code could count."""
+    chosen: dict[str, tuple[CallLayer, tuple[int, ...]]] = {}
+    """By layer, its variant and the shape of a sample."""
+
+    def forward(name: str, layer: Any, x: Tensor) -> Tensor:
+        """torch's for an input of another shape than the first, under autocast, inside a transform of
+        `torch.func`, where only torch's own operators can be taken, and inside a checkpoint, which must
+        find the same when it computes this once more."""
         is_changed = torch.is_autocast_enabled("cpu") or (
             torch._C._functorch.peek_interpreter_stack() is not None
+            or _saving_hooks(True) is not None
         )
-        return variant(layer, x) if is_usual and not is_changed else type(layer).forward(layer, x)
+        of_torch: CallLayer = type(layer).forward
+        if is_changed or not is_plain(x) or not is_plain(layer.weight):
+            return of_torch(layer, x)
+        if x.dim() != (2 if type(layer) is nn.Linear else 4):
+            return of_torch(layer, x)
+        if name not in chosen:
+            of_torch(layer, x)  # raises where the input does not fit, as ever
+            variant = VARIANTS[type(layer)].get(choose(name, x), of_torch)
+            chosen[name] = variant, tuple(x.shape[1:])
+        variant, shape = chosen[name]
+        return variant(layer, x) if x.shape[1:] == shape else of_torch(layer, x)
 
-    forwards = [
-        (vars(layer), partial(forward, layer, VARIANTS[type(layer)][chosen[n][0]], chosen[n][1]))
-        for n, layer in layers.items()
-    ]
+    forwards = [(vars(layer), partial(forward, name, layer)) for name, layer in layers.items()]
 
     def call(inputs: Any) -> Any:
         for attributes, faster in forwards:

@@ -152,9 +152,7 @@ class Stacked:
         with torch.no_grad():
             for row, parameters in zip(self.rows, named, strict=True):
                 for name, place in places.items():
-                    view = row[place].view(shapes[name])
-                    view.copy_(parameters[name])
-                    parameters[name].data = view
+                    row[place].view(shapes[name]).copy_(parameters[name])
         self.learned = {
             name: self.rows[:, place].view(len(models), *shapes[name]).detach().requires_grad_()
             for name, place in places.items()
@@ -165,14 +163,19 @@ class Stacked:
             for name in first
             if name not in places
         }
-        self.buffers: dict[str, Tensor] = {}
-        """Those of the models become views."""
-        for name, _ in models[0].named_buffers():
-            path, _, last = name.rpartition(".")
-            owners = [model.get_submodule(path)._buffers for model in models]
-            self.buffers[name] = torch.stack([owner[last].detach() for owner in owners])  # type: ignore[union-attr]
-            for owner, view in zip(owners, self.buffers[name], strict=True):
-                owner[last] = view
+        buffers = [dict(model.named_buffers()) for model in models]
+        self.buffers = {n: torch.stack([one[n].detach() for one in buffers]) for n in buffers[0]}
+        self.hold(models)
+
+    def hold(self, models: Sequence[nn.Module]) -> None:
+        """Makes what is learned of the models, and their buffers, views of the rows."""
+        for number, model in enumerate(models):
+            for name, parameter in model.named_parameters():
+                if name in self.places:
+                    parameter.data = self.rows[number, self.places[name]].view(parameter.shape)
+            for name, of_all in self.buffers.items():
+                path, _, last = name.rpartition(".")
+                model.get_submodule(path)._buffers[last] = of_all[number]
 
     def by_name(self, rows: Tensor) -> dict[str, Tensor]:
         """Views of numbers that are arranged as `rows` are, with the models as first dimension."""
@@ -238,7 +241,8 @@ class LaneSums:
 class LaneGroup:
     """What the steps of a group share, whatever the size of their batches."""
 
-    setups: Sequence[Setup]
+    setup: Setup
+    """Of the first, with the model whose modules run for all."""
     stacked: Stacked
     update: LaneUpdate
     gradients: Tensor
@@ -261,7 +265,7 @@ class GroupStep:
     def __init__(self, group: LaneGroup, rows: Tensor, noise: LaneNoise | None) -> None:
         """`rows` (steps x trials x samples) is filled anew for every epoch."""
         self.rows, self._group, self._noise = rows, group, noise
-        self._setup = setup = group.setups[0]
+        self._setup = setup = group.setup
         self._model, self._workload, self._loss = setup.model, setup.workload, setup.loss
 
     def __call__(self) -> None:
