@@ -15,7 +15,7 @@ from trainlab.stats.contrasts import (
     pair_rows,
     rows_of,
 )
-from trainlab.stats.power import Noise, ability, seeds_for
+from trainlab.stats.power import ability, relative_stds, seeds_for
 from trainlab.stats.verdict import compare_all
 
 STUDIES = 2000
@@ -167,10 +167,22 @@ def test_equal_noise_finds_what_was_planned_for() -> None:
     assert afterwards == pytest.approx(planned, rel=0.05)
 
 
-def test_what_seeds_do_to_all_cells_alike_is_no_noise_of_a_difference() -> None:
-    rng = np.random.default_rng(5)
-    common, own = rng.standard_normal(8), 0.1 * rng.standard_normal((4, 8))
-    noise = Noise.of(common + own)
-    assert noise is not None
-    assert noise.unit < 0.3
-    assert Noise.of(np.ones((3, 4))) is None
+def test_seeds_said_to_be_needed_find_the_difference_in_four_of_five_studies() -> None:
+    """Also where seeds do alike to the two cells, but not to a third."""
+    rng, weights = np.random.default_rng(5), pair_rows(((0, 1), (0, 2), (1, 2)), 3)
+
+    def drawn(studies: int, num_seeds: int) -> Floats:
+        alike, own = rng.standard_normal((2, studies, 3, num_seeds))
+        own[:, :2] += 5 * alike[:, :1]
+        return own
+
+    (values,) = drawn(1, 8)
+    apart = values[1] - values[0]
+    values[1] = values[0] + 1 + (apart - apart.mean()) / apart.std(ddof=1) * 2**0.5
+    by_cell = {str(cell): dict(enumerate(row)) for cell, row in enumerate(values)}
+    num_seeds = compare_all(by_cell, [("0", "1"), ("0", "2"), ("1", "2")])[0].seeds_needed
+    assert num_seeds is not None
+    again = estimate(drawn(2000, num_seeds), weights)
+    limit = critical_of(complete(weights, num_seeds)).two_sided
+    assert (again.value + 1 > again.half_width(limit))[:, 0].mean() == pytest.approx(0.8, abs=0.1)
+    assert relative_stds(np.ones((3, 4))) == ()
