@@ -9,15 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from trainlab.analysis.measurement import (
-    FEWEST_PROCESSES,
-    MODES,
-    Measurement,
-    Noise,
-    process_noise,
-    process_steps_ms,
-    summarise,
-)
+from trainlab.analysis.measurement import MODES, Measurement, noises_of, process_steps_ms, summarise
 from trainlab.errors import RecordError
 from trainlab.record import cost_record as costs
 from trainlab.record.learning_record import ConfusionRecord, FiredRecord, ProbeRecord
@@ -399,13 +391,7 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
         done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of, o.trial.again)
     )
     timed_of = [{o.trial.id: o.cost for o in group if o.cost} for group in measured.values()]
-    # Settings of which the same benches have measured a mode share their noise.
-    together = grouped(timed_of, lambda timed: tuple((c.mode, c.bench) for c in timed.values()))
-    noise: dict[str, Noise] = {}
-    for cells in together.values():
-        if len(cells[0]) >= FEWEST_PROCESSES:
-            found = process_noise([[steps_ms[trial] for trial in timed] for timed in cells])
-            noise |= zip((min(timed) for timed in cells), found, strict=True)
+    noises = noises_of(timed_of, steps_ms)
     for group, timed in zip(measured.values(), timed_of, strict=True):
         if not timed:
             continue
@@ -417,7 +403,7 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
             processes=tuple(timed),
             costs=tuple(timed.values()),
             process_ms=process_ms,
-            summary=summarise([*timed.values()], process_ms, noise.get(min(timed))),
+            summary=summarise([*timed.values()], process_ms, noises.get(min(timed))),
             operators=watched.get("operators", group[0]).operators,
             layers=layers.layers,
             memory=layers.memory,

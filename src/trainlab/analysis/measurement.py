@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -201,18 +201,30 @@ def summarise(
     )
 
 
+def noises_of(
+    settings: Iterable[Mapping[str, CostRecord]], steps_ms: Mapping[str, float]
+) -> dict[str, Noise]:
+    """By the first trial of a setting; those of which the same benches measured a mode share theirs."""
+    noises: dict[str, Noise] = {}
+    together: dict[tuple[tuple[str, str], ...], list[Mapping[str, CostRecord]]] = {}
+    for one in settings:
+        together.setdefault(tuple((c.mode, c.bench) for c in one.values()), []).append(one)
+    for cells in together.values():
+        if len(cells[0]) >= FEWEST_PROCESSES:
+            found = process_noise([[steps_ms[trial] for trial in timed] for timed in cells])
+            noises |= zip(map(min, cells), found, strict=True)
+    return noises
+
+
 def process_noise(samples: Sequence[Sequence[float]]) -> list[Noise]:
     """Of each setting that the same benches measured: at least what they have on average, since three
     processes may agree by luck; its freedom is Satterthwaite's, with what a bench does to all alike."""
     logs = np.log(np.array(samples))
-    count, freedom = len(logs), logs.shape[1] - 1.0
-    apart = logs - logs.mean(axis=1, keepdims=True)
-    of_bench = apart.mean(axis=0)
-    shared = float((of_bench**2).sum()) / freedom
-    rest = float(((apart - of_bench) ** 2).sum()) / freedom / count
-    squares = shared**2 + rest**2 / max(count - 1, 1)
-    pooled = shared + rest, freedom * ((shared + rest) ** 2 / squares if squares else 1.0)
-    return [max(pooled, (float((one**2).sum()) / freedom, freedom)) for one in apart]
+    own, freedom = logs.var(axis=1, ddof=1), logs.shape[1] - 1.0
+    mean, shared = float(own.mean()), float(logs.mean(axis=0).var(ddof=1))
+    squares = shared**2 + (mean - shared) ** 2 / max(len(logs) - 1, 1)
+    pooled = mean, freedom * (mean**2 / squares if squares else 1.0)
+    return [max(pooled, (variance, freedom)) for variance in own.tolist()]
 
 
 def repeat_interval(samples: Sequence[float], noise: Noise | None = None) -> Estimate:
