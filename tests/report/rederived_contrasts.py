@@ -55,7 +55,7 @@ def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any
             quantile = (place + 0.7) / (len(usable) + 0.4)
             usual = stats.chi2.ppf(quantile, its_freedom) / its_freedom
             elsewhere.append((usable[place] / usual, (1 - 2 * part[cell]) * its_freedom))
-    full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.25, 0.18))
+    full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.25, 0.15))
     total, borrowed = freedom * own, 0.0
     for variance, most in elsewhere:
         with np.errstate(all="ignore"):

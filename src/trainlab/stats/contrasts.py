@@ -27,7 +27,7 @@ Rows = tuple[tuple[float, ...], ...]
 LEVEL = 0.05
 """The chance, over a whole family, of one or more wrong "different"; likewise for "equivalent"."""
 
-AGREES, DIFFERS = 0.25, 0.18
+AGREES, DIFFERS = 0.25, 0.15
 """Another variance counts in full up to the ratio that chance exceeds this often, and not at all beyond the
 one that it exceeds so seldom; in between by the log of the ratio."""
 
