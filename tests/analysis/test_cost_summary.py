@@ -5,6 +5,7 @@ import random
 import statistics
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fabricate import QUIET, made_cost, made_turns
@@ -13,6 +14,7 @@ from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import (
     CostSummary,
     Estimate,
+    process_noise,
     process_steps_ms,
     repeat_interval,
     summarise,
@@ -123,6 +125,32 @@ def test_a_repeated_measurement_falls_inside_the_interval_at_the_stated_rate() -
         interval = repeat_interval(first)
         inside += interval.low <= statistics.geometric_mean(second) <= interval.high
     assert inside / 2000 == pytest.approx(0.95, abs=0.016)
+
+
+def test_three_processes_that_agree_by_luck_have_the_noise_of_the_settings_beside_them() -> None:
+    # Deviations of 0.1 in one setting, of 0.001 in the other.
+    loose, lucky = ([10 * math.exp(size * z) for z in (-1, 0, 1)] for size in (0.1, 0.001))
+    alone = process_noise([lucky])[0]
+    assert alone == (pytest.approx(1e-6), pytest.approx(2))
+    first, second = process_noise([loose, lucky])
+    assert first == (pytest.approx(0.01), pytest.approx(2)), "it varies more and keeps its own"
+    variance, freedom = second
+    assert variance == pytest.approx((0.01 + 1e-6) / 2)
+    assert 2 <= freedom < 4
+    # However much a bench does to all settings alike.
+    rng = np.random.default_rng(5)
+    for of_bench in (0.0, 1.0, 3.0):
+        inside = 0
+        for _ in range(1000):
+            first_time, again = (
+                np.exp(0.01 * (rng.standard_normal((4, 3)) + of_bench * rng.standard_normal(3)))
+                for _ in range(2)
+            )
+            found = repeat_interval(first_time[0].tolist(), process_noise(first_time.tolist())[0])
+            assert found.low is not None
+            assert found.high is not None
+            inside += found.low <= statistics.geometric_mean(again[0]) <= found.high
+        assert inside / 1000 == pytest.approx(0.96, abs=0.03)
 
 
 def test_a_machine_that_slows_down_does_not_pass_for_a_cost_of_marking() -> None:

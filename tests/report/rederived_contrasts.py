@@ -2,7 +2,6 @@
 
 import math
 from functools import lru_cache
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -29,40 +28,44 @@ def spread(table: Table, row: Row) -> tuple[int, Any, Any]:
     return len(seeds), mean, variance / sum(w**2 for w in row.values())
 
 
+def sorted_arrays(values: list[Any]) -> Any:
+    """From small to large, study by study."""
+    return np.sort(np.array(values), axis=0)
+
+
 def estimated(table: Table, row: Row, resolution: float = 0.0) -> tuple[Any, Any, Any, int]:
     """Value, error, degrees of freedom and seeds of one contrast."""
-    cells = list(table)
     n, value, own = spread(table, row)
-    freedom = n - 1
-    if len(cells) == 2:
-        alone = [spread(table, {cell: 1.0})[2] for cell in cells]
-        typical, others = sum(alone) / 2, freedom
-    else:
-        between = {}
-        for pair in combinations(cells, 2):
-            count, _, variance = spread(table, {pair[0]: -1.0, pair[1]: 1.0})
-            if count >= 2:
-                between[frozenset(pair)] = variance
-        typical = np.median(np.array(list(between.values())), axis=0)
-        seeds = {seed for cell in cells for seed in table[cell]}
-        known = sum(len(table[cell]) for cell in cells)
-        others = max(1, known - len(cells) - len(seeds) + 1 - freedom)
-        # Half the sum of two cells' variances is that of the pair: solved for each cell.
-        k = len(cells)
-        mean = {c: np.mean([v for pair, v in between.items() if c in pair], axis=0) for c in cells}
-        total = k * np.mean([mean[c] for c in cells], axis=0)
-        excess = {c: (2 * mean[c] - total / (k - 1)) * (k - 1) / (k - 2) for c in cells}
-        of_cell = {c: np.maximum(0, value) for c, value in excess.items()}
-        scale = sum(w**2 for w in row.values())
-        own = np.maximum(own, sum(w**2 / scale * of_cell[c] for c, w in row.items()))
-    ratio = own / typical
-    above = stats.f.sf(ratio, freedom, others)
-    below = stats.f.cdf(ratio, freedom, others) + 2.0 ** (1 - n)
-    borrowed = others * np.minimum(1, np.minimum(above, below) / 0.3)
-    variance = np.maximum(own, (borrowed * typical + freedom * own) / (borrowed + freedom))
+    freedom = max(1, n - 1)
+    # What rounding leaves of equal differences is no variance.
+    own = np.where(np.asarray(own) < 1e-24, 0.0, own)
+    scale = sum(w**2 for w in row.values())
+    part = {cell: row.get(cell, 0.0) ** 2 / scale for cell in table}
+    alone = {cell: spread(table, {cell: 1.0})[2] for cell in table if part[cell]}
+    apart = sum(part[cell] * variance for cell, variance in alone.items())
+    squares = sum((part[cell] * variance) ** 2 for cell, variance in alone.items())
+    # Variances that tell of the noise elsewhere, and how much each may count.
+    elsewhere = [(apart, freedom * (apart**2 / np.maximum(squares, 1e-300) - 1))]
+    for cell in table:
+        beside = [spread(table, {cell: 1.0, other: -1.0}) for other in table if other != cell]
+        usable = sorted_arrays([variance for count, _, variance in beside if count >= 2])
+        its_freedom = max(1, len(table[cell]) - 1)
+        if len(usable) and part[cell] < 0.5:
+            place = (len(usable) - 1) // 3
+            quantile = (place + 0.7) / (len(usable) + 0.4)
+            usual = stats.chi2.ppf(quantile, its_freedom) / its_freedom
+            elsewhere.append((usable[place] / usual, (1 - 2 * part[cell]) * its_freedom))
+    full, none = (math.log(stats.f.isf(chance, freedom, freedom)) for chance in (0.25, 0.15))
+    total, borrowed = freedom * own, 0.0
+    for variance, most in elsewhere:
+        with np.errstate(all="ignore"):
+            away = np.abs(np.log(np.divide(variance, own)))
+        agrees = np.clip((none - away) / (none - full), 0, 1)
+        counts = most * np.where(own == 0, min(1, 0.5**freedom / 0.25), agrees)
+        total, borrowed = total + counts * variance, borrowed + counts
+    variance = np.maximum(own, total / (freedom + borrowed))
     variance = np.maximum(variance, (resolution / 2) ** 2)
-    scale = sum(w**2 for w in row.values()) / n
-    return value, np.sqrt(variance * scale), freedom + borrowed, n
+    return value, np.sqrt(variance * scale / n), freedom + borrowed, n
 
 
 @lru_cache

@@ -352,11 +352,11 @@ def unstable(run: RawRun, found: Finding) -> Expected:
             for again in (False, True):
                 if records := run.processes(cell, mode, again=again):
                     num_measured += 1
-                    logs = np.log(_processes_ms(run, (cell, again), mode))
-                    error = math.sqrt(2) * stats.sem(logs)
-                    spread = stats.t.interval(0.95, len(logs) - 1, 0, error)[1]
+                    times = _processes_ms(run, (cell, again), mode)
+                    variance, freedom = _noise(run, (cell, again), mode)
+                    spread = stats.t.ppf(0.975, freedom) * math.sqrt(2 * variance / len(times))
                     if math.expm1(spread) > 0.1:
-                        off.append((math.expm1(spread), *_reason(records, np.exp(logs))))
+                        off.append((math.expm1(spread), *_reason(records, np.array(times))))
     for mode in MODES:
         for pair, one in costs(run, mode).items():
             low, high = _intervals(run, mode)[pair]
@@ -368,6 +368,25 @@ def unstable(run: RawRun, found: Finding) -> Expected:
     numbers |= {"num_wide": len(wide), "num_ratios": len(widths), "ratio_limit": 0.05}
     numbers |= dict(zip(("worst", "reason", "reason_value"), worst, strict=True))
     return Expected(numbers | {"worst_ratio": max(widths)}, len(off) + len(wide))
+
+
+def _noise(run: RawRun, row: tuple[str, bool], mode: str) -> tuple[float, float]:
+    """Variance of a log between processes, and its freedom: its own, or if less the mean of all settings
+    that the same benches timed, of which they share a part."""
+    benches = {
+        (cell, again): [r["bench"] for r in run.processes(cell, mode, again=again)]
+        for cell in run.cells
+        for again in (False, True)
+    }
+    rows = [each for each in benches if benches[each] == benches[row]]
+    logs = {each: np.log(_processes_ms(run, each, mode)) for each in rows}
+    freedom, own = len(logs[row]) - 1, np.var(logs[row], ddof=1)
+    of_all = np.mean([np.var(each, ddof=1) for each in logs.values()])
+    if own > of_all:
+        return own, freedom
+    alike = np.var(sum(logs.values()) / len(logs), ddof=1)
+    parts = {alike: freedom, of_all - alike: freedom * max(1, len(rows) - 1)}
+    return of_all, of_all**2 / sum(part**2 / of for part, of in parts.items())
 
 
 def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:

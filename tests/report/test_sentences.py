@@ -1,10 +1,13 @@
 """Sentences: what each says of its finding, and numbers as they are shown, in units that fit."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.evidence import gather
@@ -85,6 +88,22 @@ def test_an_effect_is_told_with_its_verdict_and_the_evidence_for_it() -> None:
         effect().sentence(Words("de"))
 
 
+@hypothesis.settings(deadline=None)
+@hypothesis.given(st.floats(0.01, 60), st.floats(0, 10), st.floats(0, 10))
+def test_the_batch_that_is_said_to_be_enough_lies_within_its_interval(
+    enough: float, below: float, above: float
+) -> None:
+    about = {"subject": "train/step_ms", "cells": ("a", "b"), "n": 3, "fixed_ms": 0.3}
+    times = {"per_sample_us": 0.06, "per_sample_us_low": 0.05, "per_sample_us_high": 0.07}
+    ends = {"enough_low": max(0.0, enough - below), "enough_high": enough + above}
+    unknown = dict.fromkeys(("worst_error", "allowed_error"))
+    fit = SCALING(**about, **times, **ends, **unknown, enough=enough, largest=64, fit="fits")
+    said = re.search(r"Beyond batch (\d+) \[95% CI (\d+) to (\d+)\]", fit.sentence(EN))
+    assert said is not None
+    shown, low, high = map(int, said.groups())
+    assert low <= shown <= high
+
+
 def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> None:
     times = {"per_sample_us": 0.06, "per_sample_us_low": 0.05, "per_sample_us_high": 0.07}
     errors = {"worst_error": 0.01, "allowed_error": 0.02}
@@ -95,7 +114,7 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
         changed(fit, enough=enough, enough_low=low, enough_high=high).sentence(EN)
         for enough, low, high in sizes
     )
-    assert "Beyond batch 80 [95% CI 71.5 to 92.5], doubling gains less than 10%." in near
+    assert "Beyond batch 80 [95% CI 72 to 92], doubling gains less than 10%." in near
     for told in (far, flat):
         assert "At batch 64, the largest measured, doubling still gains more than 10%." in told
     assert "cannot be told from these measurements" in unsure

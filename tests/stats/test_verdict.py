@@ -81,7 +81,7 @@ def test_values_equal_in_every_seed_are_identical() -> None:
 
 
 def test_equivalence_is_shown_by_its_own_interval() -> None:
-    close = [shifted(NOISE[0], 0.0), shifted(NOISE[0], 0.02)]
+    close = [shifted(NOISE[0], 0.0), shifted(NOISE[0], 0.001)]
     close[1][0] += 0.05
     (found,) = study(*close, margin=5.0)
     assert (found.verdict, found.confidence) == ("equivalent", 0.90)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from trainlab.analysis.measurement import MODES, Measurement, process_steps_ms, summarise
+from trainlab.analysis.measurement import MODES, Measurement, noises_of, process_steps_ms, summarise
 from trainlab.errors import RecordError
 from trainlab.record import cost_record as costs
 from trainlab.record.learning_record import ConfusionRecord, FiredRecord, ProbeRecord
@@ -390,8 +390,9 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
     measured = grouped(
         done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of, o.trial.again)
     )
-    for group in measured.values():
-        timed = {one.trial.id: one.cost for one in group if one.cost is not None}
+    timed_of = [{o.trial.id: o.cost for o in group if o.cost} for group in measured.values()]
+    noises = noises_of(timed_of, steps_ms)
+    for group, timed in zip(measured.values(), timed_of, strict=True):
         if not timed:
             continue
         watched = {one.trial.watch: one for one in group}
@@ -402,7 +403,7 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
             processes=tuple(timed),
             costs=tuple(timed.values()),
             process_ms=process_ms,
-            summary=summarise([*timed.values()], process_ms),
+            summary=summarise([*timed.values()], process_ms, noises.get(min(timed))),
             operators=watched.get("operators", group[0]).operators,
             layers=layers.layers,
             memory=layers.memory,

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,6 +33,8 @@ STOLEN_LIMIT_CORES = 0.1
 """Beyond these, drift within a process and what else ran are given as the reason."""
 
 Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
+Noise = tuple[float, float]
+"""The variance of the log of a time between processes, and its degrees of freedom."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +166,12 @@ def process_steps_ms(records: Mapping[str, CostRecord]) -> dict[str, float]:
     return steps_ms
 
 
-def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> CostSummary:
+def summarise(
+    records: Sequence[CostRecord], process_ms: Sequence[float], noise: Noise | None = None
+) -> CostSummary:
     """One sample per process, its step as its bench gives it; intervals are over processes."""
     first, ordered = records[0], [sorted(record.step_ms) for record in records]
-    step = repeat_interval(process_ms)
+    step = repeat_interval(process_ms, noise)
     per_sample = step.times(1e3 / first.batch_size)
     epochs_s = [epoch_s_of(r, ms) for r, ms in zip(records, process_ms, strict=True)]
     low, high = (None if end is None else 1e6 / end for end in (per_sample.high, per_sample.low))
@@ -197,16 +201,41 @@ def summarise(records: Sequence[CostRecord], process_ms: Sequence[float]) -> Cos
     )
 
 
-def repeat_interval(samples: Sequence[float]) -> Estimate:
+def noises_of(
+    settings: Iterable[Mapping[str, CostRecord]], steps_ms: Mapping[str, float]
+) -> dict[str, Noise]:
+    """By the first trial of a setting; those of which the same benches measured a mode share theirs."""
+    noises: dict[str, Noise] = {}
+    together: dict[tuple[tuple[str, str], ...], list[Mapping[str, CostRecord]]] = {}
+    for one in settings:
+        together.setdefault(tuple((c.mode, c.bench) for c in one.values()), []).append(one)
+    for cells in together.values():
+        if len(cells[0]) >= FEWEST_PROCESSES:
+            found = process_noise([[steps_ms[trial] for trial in timed] for timed in cells])
+            noises |= zip(map(min, cells), found, strict=True)
+    return noises
+
+
+def process_noise(samples: Sequence[Sequence[float]]) -> list[Noise]:
+    """Of each setting that the same benches measured: at least what they have on average, since three
+    processes may agree by luck; its freedom is Satterthwaite's, with what a bench does to all alike."""
+    logs = np.log(np.array(samples))
+    own, freedom = logs.var(axis=1, ddof=1), logs.shape[1] - 1.0
+    mean, shared = float(own.mean()), float(logs.mean(axis=0).var(ddof=1))
+    squares = shared**2 + (mean - shared) ** 2 / max(len(logs) - 1, 1)
+    pooled = mean, freedom * (mean**2 / squares if squares else 1.0)
+    return [max(pooled, (variance, freedom)) for variance in own.tolist()]
+
+
+def repeat_interval(samples: Sequence[float], noise: Noise | None = None) -> Estimate:
     """Geometric mean, and where the mean of as many fresh samples would fall in 95% of cases; without
-    that below FEWEST_PROCESSES."""
-    logs = [math.log(sample) for sample in samples]
-    middle, count = statistics.fmean(logs), len(logs)
+    that below FEWEST_PROCESSES. `noise`: as pooled with other settings."""
+    middle, count = statistics.fmean(map(math.log, samples)), len(samples)
     if count < FEWEST_PROCESSES:
         return Estimate(math.exp(middle))
+    variance, freedom = noise or process_noise([samples])[0]
     # The error of this mean, and that of the next.
-    error = statistics.stdev(logs) * math.sqrt(2 / count)
-    half_width = float(special.stdtrit(count - 1, 0.975)) * error
+    half_width = float(special.stdtrit(freedom, 0.975)) * math.sqrt(2 * variance / count)
     return Estimate(*(math.exp(log) for log in (middle, middle - half_width, middle + half_width)))
 
 

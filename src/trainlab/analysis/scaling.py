@@ -84,10 +84,11 @@ def _scaling_text(one: Finding, words: Words) -> str:
     if knows_enough(one):
         advice = "scaling_enough"
     within = {}
-    for part in ("per_sample_us", "enough"):
+    # A batch is whole: the same rounding for it and for its ends keeps it between them.
+    for part, shown in (("per_sample_us", figure), ("enough", "{:,.0f}".format)):
         low, high = (getattr(one, f"{part}_{end}") for end in ("low", "high"))
         is_known = low is not None and high is not None
-        text = words("within", low=figure(low), high=figure(high)) if is_known else ""
+        text = words("within", low=shown(low), high=shown(high)) if is_known else ""
         within[f"within_{part.removesuffix('_us')}"] = text
     step, check = words.capital(words.step(one.mode)), one.fill(words, check)
     return words.sentences(

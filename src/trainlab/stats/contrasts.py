@@ -1,12 +1,12 @@
 """Contrasts of cells over the same seeds (or processes), their noise estimated from all cells together.
 
-Few seeds know little of their own noise, but the cells of a study share it. The variance of a contrast is
-that of its own values and of its cells, moved towards the typical variance of any two cells, as far as the
-two agree: a contrast that is far noisier, or far quieter, than is usual keeps its own, and its degrees of
-freedom. The t statistics, as normal scores, are held against the largest score of a whole family in
-simulated studies of the same shape without any difference: what is called different and the simultaneous
-interval beside it follow from one critical value and never contradict each other. Looks at fewer seeds
-before the last count as part of the family.
+Few seeds know little of their own noise, but the cells of a study may share it. The variance of a contrast
+is that of its own values, pooled with that of its cells apart and of every other cell, each as far as the
+two agree; it is never below its own. What is far noisier, or far quieter, is left out, and its degrees of
+freedom with it: one noisy cell does not blur the others. The t statistics, as normal scores, are held
+against the largest score of a whole family in simulated studies of the same shape without any difference:
+what is called different and the simultaneous interval beside it follow from one critical value and never
+contradict each other. Looks at fewer seeds before the last count as part of the family.
 
 What this achieves on studies whose truth is known is in `benchmarks.verdicts`.
 """
@@ -27,16 +27,15 @@ Rows = tuple[tuple[float, ...], ...]
 LEVEL = 0.05
 """The chance, over a whole family, of one or more wrong "different"; likewise for "equivalent"."""
 
-AGREES = 0.3
-"""The typical variance counts in full unless a ratio as far from 1 comes up by chance this rarely."""
+AGREES, DIFFERS = 0.25, 0.15
+"""Another variance counts in full up to the ratio that chance exceeds this often, and not at all beyond the
+one that it exceeds so seldom; in between by the log of the ratio."""
 
 UNEQUAL = 0.3
 """Spread of the log of the cells' standard deviations in the simulated studies: real cells differ."""
 
 MOST_DRAWS, FEWEST_DRAWS = 40_000, 1_000
 VALUES_AT_ONCE, VALUES_IN_ALL = 2**18, 2**24
-EXPLODED = 1e6
-"""Times the typical variance: a pair that varies more counts as so much, where other pairs are judged."""
 ALL_PAIRS_UP_TO = 12
 """Cells; with more, each is paired with its six neighbours on either side."""
 NUM_NEIGHBOURS = 6
@@ -144,38 +143,27 @@ def compare_cells(
 
 def estimate(values: Floats, weights: Floats, resolution: float = 0.0) -> Estimates:
     """The contrasts of values [..., cells, seeds]; which are NaN is the same in every study."""
-    num_cells = values.shape[-2]
     present = np.isfinite(values.reshape(-1, *values.shape[-2:])[0])
     count, mean, variance = _over_seeds(values, present, weights)
-    freedom = np.maximum(count - 1.0, 1.0)
-    if num_cells == 2:
-        # There is no other pair: what the two cells show apart, which is more where seeds matter.
-        _, _, of_cells = _over_seeds(values, present, np.eye(2))
-        typical, typical_freedom = np.mean(of_cells, axis=-1, keepdims=True), freedom
-    else:
-        pair_count, _, of_pairs = _over_seeds(values, present, _pair_rows(num_cells))
-        typical, typical_freedom = np.zeros((*values.shape[:-2], 1)), freedom
-        if (usable := pair_count >= 2).any():
-            typical = np.median(of_pairs[..., usable], axis=-1, keepdims=True)
-            residual = present.sum() - num_cells - (present.sum(axis=0) > 0).sum() + 1.0
-            typical_freedom = np.maximum(residual - freedom, 1.0)
-            variance = np.fmax(variance, _from_cells(of_pairs, weights, typical))
+    own, freedom = variance[..., np.newaxis], np.maximum(count - 1.0, 1.0)[:, np.newaxis]
+    known, known_freedom = _known_elsewhere(values, present, weights, freedom)
+    full, none = (np.log(special.fdtri(freedom, freedom, 1 - rare)) for rare in (AGREES, DIFFERS))
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(typical > 0, variance / typical, 1.0)
+        agreement = np.clip((none - np.abs(np.log(known / own))) / (none - full), 0.0, 1.0)
     # Few differences can all be equal by chance: that alone does not make a contrast a quiet one.
-    tail = special.fdtr(freedom, typical_freedom, ratio)
-    below = tail + 0.5 ** (count - 1)
-    borrowed = typical_freedom * np.minimum(1.0, np.minimum(1.0 - tail, below) / AGREES)
-    together = (borrowed * typical + freedom * variance) / (borrowed + freedom)
+    by_chance = np.minimum(1.0, 0.5**freedom / AGREES)
+    borrowed = np.nan_to_num(np.where(own == 0, by_chance, agreement)) * known_freedom
+    squares = (borrowed * known).sum(axis=-1) + freedom[:, 0] * variance
+    all_freedom = borrowed.sum(axis=-1) + freedom[:, 0]
     # Values that are equal after rounding vary by no more than about half a step.
-    variance = np.maximum(np.maximum(together, variance), (resolution / 2) ** 2)
+    variance = np.maximum(np.maximum(squares / all_freedom, variance), (resolution / 2) ** 2)
     scale = (weights**2).sum(axis=1) / np.maximum(count, 1)
     is_tested = count >= 2
     return Estimates(
         value=np.where(is_tested, mean, np.nan),
         error=np.where(is_tested, np.sqrt(variance * scale), np.nan),
         std=np.where(is_tested, np.sqrt(variance), np.nan),
-        degrees_of_freedom=np.where(is_tested, freedom + borrowed, np.nan),
+        degrees_of_freedom=np.where(is_tested, all_freedom, np.nan),
     )
 
 
@@ -202,26 +190,39 @@ def _over_seeds(
         )
 
 
-def _from_cells(of_pairs: Floats, weights: Floats, typical: Floats) -> Floats:
-    """The variance of every contrast from that of its cells, each known from all its pairs.
-
-    A pair's variance is half the sum of its cells': solved for the cells, none below zero. A noisy
-    reference is recognised from all that is compared with it.
-    """
+def _known_elsewhere(
+    values: Floats, present: NDArray[np.bool_], weights: Floats, freedom: Floats
+) -> tuple[Floats, Floats]:
+    """What else tells the noise of each contrast: the variances of all cells, and at last that of its own
+    cells apart, where what seeds do to both does not cancel; and the degrees of freedom of each."""
     num_cells = weights.shape[1]
-    # By cell, the pairs that it is in; every cell is in equally many.
+    count, _, of_cells = _over_seeds(values, present, np.eye(num_cells))
+    _, _, of_pairs = _over_seeds(values, present, _pair_rows(num_cells))
+    cell_freedom = np.maximum(count - 1.0, 1.0)
+    # By cell, the pairs that it is in; every cell is in equally many. Unknown ones come last.
     _, pairs_of_cell = np.nonzero(_pair_rows(num_cells).T)
-    # One cell whose values exploded must not drown the others in its rounding.
-    of_cell = np.fmin(of_pairs, EXPLODED * typical)[..., pairs_of_cell.reshape(num_cells, -1)]
-    count = np.isfinite(of_cell).sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.nan_to_num(of_cell).sum(axis=-1) / count
-    total = num_cells * np.nanmean(mean, axis=-1, keepdims=True)
-    share = (num_cells - 1) / (num_cells - 2)
-    cells = np.maximum((2 * mean - total / (num_cells - 1)) * share, 0.0)
+    ordered = np.sort(of_pairs[..., pairs_of_cell.reshape(num_cells, -1)], axis=-1)
+    num_pairs = np.isfinite(ordered.reshape(-1, *ordered.shape[-2:])[0]).sum(axis=-1)
+    # A cell is as noisy as it is beside the third of the others nearest to it, since the rest may be noisy;
+    # in units of what that place has where all are alike.
+    place = np.maximum(num_pairs - 1, 0) // 3
+    usual = special.chdtri(cell_freedom, 1 - (place + 0.7) / (num_pairs + 0.4)) / cell_freedom
+    near = ordered[..., np.arange(num_cells), place] / usual
     parts = weights**2 / (weights**2).sum(axis=1, keepdims=True)
-    # A cell without usable pairs counts in no contrast.
-    return np.asarray(np.nan_to_num(cells) @ parts.T)
+    of_cells = np.nan_to_num(of_cells)
+    apart = of_cells @ parts.T
+    # Beside a pair every other cell counts as much as it, and so do its own two where they vary alike: by
+    # Satterthwaite, since where one is far noisier they tell no more than the pair does.
+    with np.errstate(invalid="ignore"):
+        beyond = np.nan_to_num(apart**2 / (of_cells**2 @ (parts**2).T), nan=1.0) - 1.0
+    beside = np.maximum(1 - 2 * parts, 0.0) * cell_freedom
+    near, beside = (
+        np.broadcast_to(one, (*apart.shape, num_cells))
+        for one in (near[..., np.newaxis, :], beside)
+    )
+    known = np.concatenate((near, apart[..., np.newaxis]), axis=-1)
+    known_freedom = np.concatenate((beside, (beyond * freedom[:, 0])[..., np.newaxis]), axis=-1)
+    return np.nan_to_num(known), known_freedom
 
 
 @lru_cache(maxsize=64)

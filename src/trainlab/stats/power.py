@@ -6,7 +6,6 @@ cells are taken to be equally noisy, afterwards each is as noisy as it was.
 
 import math
 import warnings
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -40,34 +39,17 @@ class Ability(NamedTuple):
     """How far a margin must lie beyond a true difference for equivalence to be shown."""
 
 
-@dataclass(frozen=True)
-class Noise:
-    """The standard deviation of each cell, so many units."""
-
-    unit: float
-    stds: tuple[float, ...]
-
-    @classmethod
-    def of(cls, values: Floats) -> "Noise | None":
-        """As values [cells, seeds] show it, NaN where there is none; `None` where nothing varies.
-
-        What seeds do to two cells alike cancels in their difference: a cell counts for what is left of
-        its variance there, on average over its pairs.
-        """
-        with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            of_cell = np.nanvar(values, axis=1, ddof=1)
-            between = np.nanvar(values[:, np.newaxis] - values, axis=2, ddof=1)
-            left = between / (of_cell[:, np.newaxis] + of_cell)
-            np.fill_diagonal(left, np.nan)
-            own = of_cell * np.fmin(1.0, np.nanmean(left, axis=1))
-        known = own[np.isfinite(own)]
-        if not len(known) or not known.max() > 0:
-            return None
-        stds = np.sqrt(np.where(np.isfinite(own), own, np.median(known)))
-        unit = float(stds.max())
-        # Rounded, so that the same noise is simulated once.
-        return cls(unit, tuple(float(f"{std / unit:.2g}") for std in stds))
+def relative_stds(values: Floats) -> tuple[float, ...]:
+    """Of the cells of values [cells, seeds], NaN where there is none; empty where nothing varies."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        stds = np.nanstd(values, axis=1, ddof=1)
+    largest = np.nanmax(stds, initial=0.0)
+    if not largest > 0:
+        return ()
+    relative = np.where(np.isfinite(stds), stds, np.nanmedian(stds)) / largest
+    # Rounded, so that the same noise is simulated once; values that are equal by chance are not without.
+    return tuple(float(f"{max(std, 0.01):.2g}") for std in relative)
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ import numpy as np
 from trainlab.errors import SpecError
 from trainlab.stats.contrasts import Floats, Rows, compare_cells, pair_rows, rows_of, table_of
 from trainlab.stats.means import Interval
-from trainlab.stats.power import MOST_SEEDS, Noise, ability, seeds_for
+from trainlab.stats.power import MOST_SEEDS, ability, relative_stds, seeds_for
 
 # How many runs failed to learn in two cells, and whether that differs beyond chance.
 
@@ -142,14 +142,13 @@ def compare_all(
     found: dict[tuple[str, str], _Found] = {}
     if tested:
         weights = pair_rows(((cells.index(a), cells.index(b)) for a, b in tested), len(cells))
-        family, noise = compare_cells(table, weights, looks, resolution), Noise.of(table)
+        family, stds = compare_cells(table, weights, looks, resolution), relative_stds(table)
         of = family.estimates
         widths = family.half_width, family.half_width_90
         entries = np.stack([of.value, *widths, of.error, of.std, family.p], axis=1).tolist()
         for index, (pair, numbers) in enumerate(zip(tested, entries, strict=True)):
             if not math.isnan(of.value[index]):
-                own = noise or Noise(float(of.std[index]), ())
-                found[pair] = _Found(rows_of(weights), index, own, bool(looks), *numbers)
+                found[pair] = _Found(rows_of(weights), index, stds, bool(looks), *numbers)
     return tuple(
         _compared(values[a], values[b], found.get((a, b)), margin, len(tested), most)
         for a, b in pairs
@@ -167,7 +166,8 @@ class _Found(NamedTuple):
 
     weights: Rows
     place: int
-    noise: Noise
+    stds: tuple[float, ...]
+    """How noisy cells are beside each other."""
     has_looks: bool
     value: float
     half_width: float
@@ -176,14 +176,20 @@ class _Found(NamedTuple):
     std: float
     p: float
 
+    @property
+    def unit(self) -> float:
+        """Of `stds`: this contrast is as noisy as was seen, also where seeds do alike to its cells."""
+        parts = np.abs(self.weights[self.place]) / 2
+        return self.std / math.sqrt(parts @ np.square(self.stds)) if self.stds else self.std
+
     def detectable(self, num_seeds: int) -> float:
         """The smallest difference that so many seeds find with power 0.8."""
         if self.has_looks:
             # Each look asks for more than a study of as many seeds: 0.84 errors beyond give power 0.8.
             return self.half_width + 0.8416 * self.error
-        able = ability(self.weights, num_seeds, self.noise.stds)
+        able = ability(self.weights, num_seeds, self.stds)
         # An interval that happens to be wider than usual leaves out no difference smaller than itself.
-        return max(self.half_width, float(able.difference[self.place]) * self.noise.unit)
+        return max(self.half_width, float(able.difference[self.place]) * self.unit)
 
     def seeds_needed(self, margin: float | None, num_seeds: int) -> int | None:
         """How many would decide it if the difference is as it was seen."""
@@ -194,9 +200,9 @@ class _Found(NamedTuple):
             if self.value:
                 needed = num_seeds * (self.detectable(num_seeds) / self.value) ** 2
             return math.ceil(needed) if needed <= MOST_SEEDS else None
-        unit, stds = self.noise.unit, self.noise.stds
-        in_units = None if margin is None else margin / unit
-        seeds = seeds_for(self.weights, self.place, self.value / unit, in_units, num_seeds, stds)
+        in_units = None if margin is None else margin / self.unit
+        effect = self.value / self.unit
+        seeds = seeds_for(self.weights, self.place, effect, in_units, num_seeds, self.stds)
         return None if seeds is None else max(seeds, num_seeds + 1)
 
 
