@@ -134,8 +134,13 @@ def test_the_end_of_gains_is_not_told_of_sizes_far_beyond_those_measured() -> No
 def test_a_script_that_was_cut_short_is_told_to_be_one() -> None:
     about = {"subject": "script", "cells": ("batch-size=64",), "n": 3, "num_cells": 2, "cut": ""}
     times = {"wall_s": 28.84, "low_s": 27.65, "high_s": 30.12, "num_updates": 1_200}
-    steps = {"step_ms": 515.2, "first_step_ms": 688.6, "instruments_s": 0.4}
-    shares = {"startup_share": 0.2477, "training_share": 0.6891, "evaluation_share": 0.0632}
+    steps = {"step_ms": 515.2, "first_step_ms": 688.6, "instruments_s": 0.4, "is_of_others": False}
+    shares = {
+        "startup_share": 0.2477,
+        "training_share": 0.6891,
+        "evaluation_share": 0.0632,
+        "other_share": 0.0,
+    }
     overhead = {"overhead_s": 0.000812, "overhead_share": 0.0000281}
     made = SCRIPT_TIME(**about, **times, **steps, **shares, **overhead)
     for cut, start in {
