@@ -58,9 +58,6 @@ class ProgressEvents(Instrument):
         self._write = write
         self._written_s = -math.inf
 
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
-
     def point_logged(self, point: Point) -> None:
         if time.monotonic() - self._written_s >= PAUSE_S:
             self._written_s = time.monotonic()

@@ -35,9 +35,6 @@ class Network(Instrument):
 
     goes_on = True
 
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
-
     def trial_ends(self, progress: Progress) -> None:
         if progress.state in FINISHED:
             self.record(self._view)
@@ -175,9 +172,6 @@ class Weights(Instrument):
     """Keeps the weights as they are when the trial ends, however it ends."""
 
     goes_on = True
-
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
 
     def trial_ends(self, progress: Progress) -> None:
         path, model = self._view.folder.model_file, self._view.model

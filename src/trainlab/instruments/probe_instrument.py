@@ -245,7 +245,6 @@ class Probes(ProgramInstrument):
     ) -> None:
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
         self.specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
-        self._lines: LineWriter | None = None
         self._probes: ProbeSet | None = None
         """Where the steps are a program, that of the whole group, of which this trial is a lane."""
         self._lane = 0
@@ -257,7 +256,7 @@ class Probes(ProgramInstrument):
         return ProbedProgram(probes, view)
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view = view
+        super().trial_begins(view)
         if self._probes is None:
             self._probes = ProbeSet(self.specs, view.model, view.device)
         self._lines = LineWriter(view.folder.probes_file, append=view.steps_before > 0)
@@ -328,10 +327,7 @@ class Probes(ProgramInstrument):
         self.write_values()
 
     def trial_ends(self, progress: Progress) -> None:
-        if self._probes is not None:
-            self._probes.calls.watch.uninstall()
-        if self._lines is None:
-            return
+        self.probes.calls.watch.uninstall()
         try:
             rows = self.probes.end(self._lane)
             self.write_values()
@@ -340,7 +336,6 @@ class Probes(ProgramInstrument):
             self._lines.close()
 
     def write_values(self) -> None:
-        assert self._lines is not None
         for record in self.probes.records_of(self._lane):
             self._lines.write(record.line())
             for listener in self._listeners:

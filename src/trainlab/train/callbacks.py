@@ -160,6 +160,7 @@ class Instrument:
 
     def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
+        self._view = view
 
     def epoch_begins(self, epoch: int) -> None:
         """Epochs count from 1."""
