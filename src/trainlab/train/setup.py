@@ -172,11 +172,8 @@ class Setup:
 
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
-        test = self.dataset.test
-        untouched = None
-        with suppress(
-            Exception
-        ):  # before anything is called, and before others put their hooks on it
+        test, untouched = self.dataset.test, None
+        with suppress(Exception):  # before anything is called, and before others hook into it
             untouched = uncompiled_copy(self.model)
         return TrialView(
             trial=self.trial,
