@@ -65,11 +65,9 @@ def report(what: str, done: int, total: int | None) -> None:
 
 
 def load_images(name: str, choice: str = "auto") -> Dataset:
-    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels.
-
-    `choice` is full (fetched if need be), bundled, auto (full if it can be had, else bundled) or
-    a folder with the original files. Every file is verified each time it is read.
-    """
+    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels. `choice` is full (fetched if
+    need be), bundled, auto (full if it can be had, else bundled) or a folder with the original files. Every
+    file is verified each time it is read."""
     images = image_set(name)
     if choice == "bundled":
         return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")

@@ -74,9 +74,7 @@ def parameters_reached(
     model: nn.Module, spec: ProbeSpec, **listed: bool
 ) -> dict[str, nn.Parameter]:
     """Parameters by name, each once, in the order of the model; SpecError for a selector that reaches none.
-
-    A selector that reaches a layer reaches every parameter in it.
-    """
+    One that reaches a layer reaches every parameter in it."""
     named = list(model.named_parameters(remove_duplicate=False))
     modules = [(name, module) for name, module in model.named_modules() if name]
     reached: set[int] = set()
@@ -116,8 +114,7 @@ def no_match(
         hints.append(f"there are {listed or 'none'}")
     if is_listed:
         hints.append("see `trainlab probes WORKLOAD`")
-    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
-    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
+    return SpecError([f"probe {probe}: {selector.text!r} reaches no {what}; {'; '.join(hints)}"])
 
 
 class ProbedCalls:

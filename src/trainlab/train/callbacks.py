@@ -38,10 +38,8 @@ class ProgramView:
 
 
 class ProgramWatch(Protocol):
-    """Sees every step of a group. Moments of the step come first, then those between steps.
-
-    In a step nothing may depend on numbers of the host that change from step to step.
-    """
+    """Sees every step of a group. Moments of the step come first, then those between steps. In a step
+    nothing may depend on numbers of the host that change from step to step."""
 
     @property
     def tensors(self) -> Sequence[Tensor]:

@@ -105,10 +105,8 @@ def _run_epoch(
     saved: Checkpoints | None,
     resumed: State | None,
 ) -> None:
-    """Training, test, records; times are of the first two, which wait until the device is done.
-
-    Of trials that run together each counts its share of the time: shares add up to what the clock shows.
-    """
+    """Training, test, records; times are of the first two, which wait until the device is done. Of trials
+    that run together each counts its share of the time: shares add up to what the clock shows."""
     epoch, share, begun = place.epoch, 1 / len(group), _running(group)
     watch = LoopClock(clock, share, place.train_s)
     before_s = begun[0].progress.total_s - place.train_s
