@@ -29,7 +29,6 @@ from trainlab.train.seeds import seeded
 from trainlab.train.updates import (
     Optimizers,
     Warmup,
-    can_be_fused,
     make_optimizer,
     make_schedule,
     optimizer_code,
@@ -107,13 +106,7 @@ class Setup:
         if (own := self.workload.optimizer) is not None:
             several = self.workload.update is not None
             return own_optimizers(own, self.model, self.settings, may_be_several=several)
-        made = make_optimizer(
-            self.settings,
-            self.model.parameters(),
-            self.device,
-            can_be_fused=can_be_fused(self.model),
-        )
-        return Optimizers({"optimizer": made})
+        return Optimizers({"optimizer": make_optimizer(self.settings, self.model, self.device)})
 
     @cached_property
     def schedule(self) -> Any:
@@ -219,9 +212,7 @@ class Setup:
             "device": str(self.device),
             "device_name": device_name(self.device),
             "lr": self.settings.start_lr,
-            "optimizer_code": optimizer_code(
-                self.settings, self.device, can_be_fused=can_be_fused(self.model)
-            ),
+            "optimizer_code": optimizer_code(self.settings, self.model, self.device),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.train_batches.batch_size, self.train_batches.num_samples),

@@ -173,9 +173,8 @@ def _tune_update(setup: Setup) -> None:
         setup.note_once("tuned_compiler_failed", error=next(filter(str.strip, lines), ""))
     else:
         _record(setup, "update", NATIVE)
-        given = settings, model.parameters(), setup.device
         of_torch = partial(native_class, kind=settings.optimizer, library=loaded)
-        setup.use_optimizer(make_optimizer(*given, of_torch))
+        setup.use_optimizer(make_optimizer(settings, model, setup.device, of_torch))
 
 
 def find_compiler() -> str | None:
