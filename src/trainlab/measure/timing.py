@@ -42,8 +42,6 @@ MAPS = Path("/proc/self/maps")
 
 
 class PhaseMarks(Instrument):
-    """Calls `mark` where a phase ends."""
-
     def __init__(self, mark: Callable[[str], None]) -> None:
         self._mark = mark
 
