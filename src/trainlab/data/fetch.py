@@ -157,7 +157,6 @@ def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
 
 
 def _download(url: str, target: Path) -> None:
-    """Streams a file to disk."""
     name, done = url.rpartition("/")[2], 0
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310

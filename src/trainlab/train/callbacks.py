@@ -260,7 +260,6 @@ class Moments:
         return vars(self)[moment]  # type: ignore[no-any-return]
 
     def is_watched(self, moment: str) -> bool:
-        """Whether an instrument watches the moment of that name."""
         return bool(_watchers(self.instruments, moment))
 
     @property

@@ -52,11 +52,9 @@ class OfWholeSet:
         self._targets.append(targets.detach().cpu())
 
     def compute(self) -> Any:
-        """What the function gives for all that was kept."""
         return self._function(torch.cat(self._outputs), torch.cat(self._targets))
 
     def reset(self) -> None:
-        """Drops what was kept."""
         self._outputs: list[Tensor] = []
         self._targets: list[Tensor] = []
 

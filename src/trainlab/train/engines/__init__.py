@@ -22,7 +22,6 @@ ENGINES: dict[str, Engine] = {
 }
 """By the names that the setting `engine` takes."""
 PARALLEL = ParallelEngine()
-"""For trials in several processes."""
 
 
 def engines_for(
