@@ -134,16 +134,19 @@ class TensorBoard(Instrument):
             logging.disable(logging.NOTSET)
 
     def _write_hyper_parameters(self, progress: Progress) -> None:
-        """What the trial was asked to do. Its metrics are the curves that are there: their last values."""
+        """Its metrics are the curves that are there already: their last values."""
         metrics = {metric_tag(name): value for name, value in progress.final.items() if "/" in name}
         if not metrics:
             return
-        trial, settings = self._view.trial, self._view.trial.settings
-        asked: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
-        asked |= settings.optimizer_options | settings.model | trial.levels
-        asked |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
-        asked |= {"device": str(self._view.device)}
-        values = {name: value for name, value in asked.items() if value is not None}
+        values = {n: v for n, v in self._hyper_parameters().items() if v is not None}
         # Into this writer: SummaryWriter.add_hparams would open a second run beside it.
         for summary in hparams(values, metrics):
             self._writer._get_file_writer().add_summary(summary)
+
+    def _hyper_parameters(self) -> dict[str, Any]:
+        """What the trial was asked to do."""
+        trial, settings = self._view.trial, self._view.trial.settings
+        values: dict[str, Any] = settings.model_dump(include=set(HYPER_PARAMETERS))
+        values |= settings.optimizer_options | settings.model | trial.levels
+        values |= {"lr": settings.start_lr, "seed": trial.seed, "workload": trial.workload}
+        return values | {"device": str(self._view.device)}

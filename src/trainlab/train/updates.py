@@ -140,7 +140,6 @@ class Warmup:
             group["lr"] = group["lr"] * min(1.0, step / self._num_steps)
 
     def end(self) -> None:
-        """That update has been made."""
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
 
@@ -173,7 +172,6 @@ class Rates:
         return float(self._optimizer.param_groups[0]["lr"])
 
     def change(self) -> None:
-        """An epoch is over."""
         self._optimizer.step()  # on nothing: torch's schedules count
         if self._schedule is not None:
             self._schedule.step()
