@@ -245,6 +245,7 @@ class Probes(ProgramInstrument):
     ) -> None:
         """`listeners` get every record as it is written; TensorBoard's writer is one."""
         self.specs, self._listeners = tuple(dict.fromkeys(specs)), tuple(listeners)
+        self._lines: LineWriter | None = None
         self._probes: ProbeSet | None = None
         """Where the steps are a program, that of the whole group, of which this trial is a lane."""
         self._lane = 0
@@ -327,7 +328,10 @@ class Probes(ProgramInstrument):
         self.write_values()
 
     def trial_ends(self, progress: Progress) -> None:
-        self.probes.calls.watch.uninstall()
+        if self._probes is not None:
+            self._probes.calls.watch.uninstall()
+        if self._lines is None:
+            return
         try:
             rows = self.probes.end(self._lane)
             self.write_values()
@@ -336,6 +340,7 @@ class Probes(ProgramInstrument):
             self._lines.close()
 
     def write_values(self) -> None:
+        assert self._lines is not None
         for record in self.probes.records_of(self._lane):
             self._lines.write(record.line())
             for listener in self._listeners:
