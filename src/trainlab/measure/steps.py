@@ -49,11 +49,8 @@ class Steps:
             num_full = batches.num_full
             self.endless = (one for once in passes for one in once if count_of(one) == num_full)
             self.last = batches.last_smaller()
-
-    @property
-    def batch_size(self) -> int:
+        self.batch_size = min(batches.batch_size, batches.num_samples)
         """Samples of a full batch."""
-        return min(self.batches.batch_size, self.batches.num_samples)
 
     def watched_by(self, instruments: Sequence[Instrument]) -> Update:
         """The step, its moments told to these instruments; where the cell's engine cannot show them, by
