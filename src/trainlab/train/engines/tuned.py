@@ -217,7 +217,6 @@ class NativeStep(Optimizer):
     kind: ClassVar[str]
 
     def step(self, closure: Any = None) -> Any:
-        """Makes one update of every parameter that has a gradient."""
         assert closure is None, "the loss is computed before the step"
         for group in self.param_groups:
             lists: list[list[Tensor]] = [[] for _ in range(3 + STATES[self.kind])]
