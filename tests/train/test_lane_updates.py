@@ -49,7 +49,7 @@ def reference(spec: TrainSpec, start: torch.Tensor, gradients: torch.Tensor) -> 
     """torch's own loop over one trial."""
     parameter = nn.Parameter(start.clone())
     spec = spec.model_copy(update={"optimizer_code": "loop"})
-    optimizer = make_optimizer(spec, [parameter], torch.device("cpu"))
+    optimizer = make_optimizer(spec, nn.ParameterList([parameter]), torch.device("cpu"))
     schedule = make_schedule(spec, optimizer, spec.epochs)
     for number, gradient in enumerate(gradients, start=1):
         parameter.grad = gradient.clone()

@@ -48,7 +48,7 @@ def test_updates_equal_torchs_own() -> None:
         model = nn.Linear(4, 3)
         twin = copy.deepcopy(model)
         settings = checked(TrainSpec, {"optimizer": "adam", **asked})
-        ours = trained(model, make_optimizer(settings, model.parameters(), CPU))
+        ours = trained(model, make_optimizer(settings, model, CPU))
         theirs = trained(twin, kind(twin.parameters(), **options))  # type: ignore[call-arg]
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
 
@@ -68,16 +68,16 @@ def test_the_implementation_asked_for_is_the_one_used() -> None:
         ("loop", (None, False)),
     ):
         settings = checked(TrainSpec, {"optimizer": "adam", "optimizer_code": code})
-        group = make_optimizer(settings, model.parameters(), CPU).param_groups[0]
+        group = make_optimizer(settings, model, CPU).param_groups[0]
         assert (group["fused"], group["foreach"]) == expected
-    assert optimizer_code(checked(TrainSpec, {"optimizer": "adam"}), CPU) == "fused"
-    assert optimizer_code(checked(TrainSpec, {"optimizer": "adadelta"}), CPU) == "loop"
+    assert optimizer_code(checked(TrainSpec, {"optimizer": "adam"}), model, CPU) == "fused"
+    assert optimizer_code(checked(TrainSpec, {"optimizer": "adadelta"}), model, CPU) == "loop"
 
 
 def test_a_fused_update_the_device_lacks_is_refused() -> None:
     settings = checked(TrainSpec, {"optimizer": "adagrad", "optimizer_code": "fused"})
     with pytest.raises(DeviceError, match="no fused adagrad on cuda"):
-        make_optimizer(settings, [nn.Parameter(torch.zeros(1))], torch.device("cuda"))
+        make_optimizer(settings, nn.Linear(1, 1), torch.device("cuda"))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_fused_update_the_device_lacks_is_refused() -> None:
 )
 def test_learning_rate_per_epoch(asked: dict[str, Any], expected: list[float]) -> None:
     settings = checked(TrainSpec, {"optimizer": "sgd", "lr": 1.0, "epochs": 4, **asked})
-    optimizer = make_optimizer(settings, [nn.Parameter(torch.zeros(1))], CPU)
+    optimizer = make_optimizer(settings, nn.Linear(1, 1), CPU)
     schedule = make_schedule(settings, optimizer, settings.epochs)
     rates = []
     for _ in range(4):

@@ -59,8 +59,7 @@ class Loaded:
         return len(self.samples)
 
     def part(self, rows: Tensor) -> "Loaded":
-        """Those samples of it."""
-        self.check_divisible()
+        """Those samples of it; see `check_divisible`."""
         return replace(self, samples=Subset(self.samples, rows.tolist()))
 
     def check_divisible(self) -> None:
@@ -204,7 +203,6 @@ class Split:
 
     @property
     def num_bytes(self) -> int:
-        """Memory the tensors take."""
         return self.inputs.nbytes + self.targets.nbytes
 
     def to(self, device: torch.device) -> "Split":
@@ -216,7 +214,6 @@ class Split:
         return self._placed[device]
 
     def part(self, rows: Tensor) -> "Split":
-        """Those rows of it."""
         return Split(self.inputs[rows], self.targets[rows])
 
 
@@ -260,5 +257,4 @@ class Dataset:
 
     @property
     def is_tensors(self) -> bool:
-        """Whether all splits are tensors."""
         return all(isinstance(one, Split | None) for one in (self.train, self.test, self.val))

@@ -65,11 +65,9 @@ def report(what: str, done: int, total: int | None) -> None:
 
 
 def load_images(name: str, choice: str = "auto") -> Dataset:
-    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels.
-
-    `choice` is full (fetched if need be), bundled, auto (full if it can be had, else bundled) or
-    a folder with the original files. Every file is verified each time it is read.
-    """
+    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels. `choice` is full (fetched if
+    need be), bundled, auto (full if it can be had, else bundled) or a folder with the original files. Every
+    file is verified each time it is read."""
     images = image_set(name)
     if choice == "bundled":
         return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
@@ -159,7 +157,6 @@ def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
 
 
 def _download(url: str, target: Path) -> None:
-    """Streams a file to disk."""
     name, done = url.rpartition("/")[2], 0
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310

@@ -52,8 +52,6 @@ class Files(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A published image set."""
-
     name: str
     title: str
     full: Files
@@ -133,7 +131,6 @@ IMAGE_SETS = MappingProxyType({images.name: images for images in (MNIST, FASHION
 
 
 def image_set(name: str) -> ImageSet:
-    """The set of that name."""
     if name in IMAGE_SETS:
         return IMAGE_SETS[name]
     hint = name_hint(name, IMAGE_SETS, f"known: {', '.join(IMAGE_SETS)}")
@@ -215,7 +212,6 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> "Tensor":
 
 
 def idx_bytes(values: "Tensor") -> bytes:
-    """The IDX file of a uint8 tensor."""
     header = struct.pack(">HBB", 0, 0x08, values.dim())  # 8: unsigned bytes
     counts = struct.pack(f">{values.dim()}I", *values.shape)
     return header + counts + values.contiguous().numpy().tobytes()

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from trainlab.record.files import LineWriter
 from trainlab.record.study_record import Event
@@ -11,7 +11,8 @@ from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
 
 
 class CurveWriter(Instrument):
-    """Writes every point of the curve; times come last in a line, so that the rest can be compared."""
+    """Writes every point of the curve as a flat JSON object; times come last, so that the rest can be
+    compared."""
 
     goes_on = True
 
@@ -19,25 +20,14 @@ class CurveWriter(Instrument):
         self._lines = LineWriter(view.folder.curve_file, append=view.steps_before > 0)
 
     def point_logged(self, point: Point) -> None:
-        self._lines.write(curve_line(point))
+        metrics, times = finite_metrics(point), point.times_s.items()
+        place = {name: getattr(point, name) for name in ("kind", "epoch", "step", "samples")}
+        self._lines.write(place | metrics | {name: round(seconds, 6) for name, seconds in times})
 
-    def epoch_ends(self, point: Point) -> None:
-        self._lines.write(curve_line(point))
+    epoch_ends = point_logged
 
     def trial_ends(self, progress: Progress) -> None:
         self._lines.close()
-
-
-def curve_line(point: Point) -> dict[str, Any]:
-    """The point as a flat JSON object; metrics that are not finite become null."""
-    return {
-        "kind": point.kind,
-        "epoch": point.epoch,
-        "step": point.step,
-        "samples": point.samples,
-        **finite_metrics(point),
-        **{name: round(seconds, 6) for name, seconds in point.times_s.items()},
-    }
 
 
 def finite_metrics(point: Point) -> dict[str, float | None]:
@@ -57,9 +47,6 @@ class ProgressEvents(Instrument):
     def __init__(self, write: Callable[[Event], None]) -> None:
         self._write = write
         self._written_s = -math.inf
-
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
 
     def point_logged(self, point: Point) -> None:
         if time.monotonic() - self._written_s >= PAUSE_S:

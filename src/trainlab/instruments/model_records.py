@@ -20,7 +20,7 @@ from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mista
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
 from trainlab.record.trial_record import FINISHED
-from trainlab.train.callbacks import Arguments, Instrument, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Progress, TrialView
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.opaque import opaque_names, plain_name
 from trainlab.train.seeds import seeded
@@ -35,15 +35,12 @@ class Network(Instrument):
 
     goes_on = True
 
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
-
     def trial_ends(self, progress: Progress) -> None:
         if progress.state in FINISHED:
             self.record(self._view)
 
     def record(self, view: TrialView) -> None:
-        """Writes the calls of the model."""
+        """Writes the calls of one forward pass, in their order."""
         try:
             with (
                 seeded(view.trial.seed, "network", device=view.device),
@@ -53,25 +50,19 @@ class Network(Instrument):
                 # What the model prints or warns about comes once, from the training.
                 warnings.simplefilter("ignore")
                 model, given = view.model_call(min(view.trial.settings.batch_size, MOST_SAMPLES))
-                rows = traced(model.train(), given)
-                size = count_of(given)
+                recorder, (arguments, named) = CallRecorder(model.train()), given
+                with recorder.watching(Observer()) as calls:
+                    recorder.forward_begins()
+                    model(*arguments, **named)
+                unseen = {id(one): one.numel() for one in model.parameters()}
+                rows = [CallRow(**one.facts(unseen), inputs=sorted(one.inputs)) for one in calls]
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
             view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))
             return
         if names := opaque_names(model):
             view.note("not_seen_inside", names=", ".join(names))
         if rows:
-            view.folder.network.write(NetworkRecord(batch_size=size, rows=rows))
-
-
-def traced(model: nn.Module, given: Arguments) -> list[CallRow]:
-    """The calls of one forward pass with these arguments, in their order."""
-    recorder, (arguments, named) = CallRecorder(model), given
-    with recorder.watching(Observer()) as calls:
-        recorder.forward_begins()
-        model(*arguments, **named)
-    unseen = {id(parameter): parameter.numel() for parameter in model.parameters()}
-    return [CallRow(**call.facts(unseen), inputs=sorted(call.inputs)) for call in calls]
+            view.folder.network.write(NetworkRecord(batch_size=count_of(given), rows=rows))
 
 
 SHORTEST_SIDE = 4
@@ -175,9 +166,6 @@ class Weights(Instrument):
     """Keeps the weights as they are when the trial ends, however it ends."""
 
     goes_on = True
-
-    def trial_begins(self, view: TrialView) -> None:
-        self._view = view
 
     def trial_ends(self, progress: Progress) -> None:
         path, model = self._view.folder.model_file, self._view.model

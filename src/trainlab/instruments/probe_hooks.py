@@ -74,9 +74,7 @@ def parameters_reached(
     model: nn.Module, spec: ProbeSpec, **listed: bool
 ) -> dict[str, nn.Parameter]:
     """Parameters by name, each once, in the order of the model; SpecError for a selector that reaches none.
-
-    A selector that reaches a layer reaches every parameter in it.
-    """
+    One that reaches a layer reaches every parameter in it."""
     named = list(model.named_parameters(remove_duplicate=False))
     modules = [(name, module) for name, module in model.named_modules() if name]
     reached: set[int] = set()
@@ -116,8 +114,7 @@ def no_match(
         hints.append(f"there are {listed or 'none'}")
     if is_listed:
         hints.append("see `trainlab probes WORKLOAD`")
-    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
-    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
+    return SpecError([f"probe {probe}: {selector.text!r} reaches no {what}; {'; '.join(hints)}"])
 
 
 class ProbedCalls:
@@ -203,7 +200,9 @@ class ProbedCalls:
                     self._take(channel, given)
             # Read before the call: one that works in place moves its input to another node of the graph.
             # The number of the next node tells apart what the call adds to the graph.
-            source = None if given is None else _edge_of(given.tensor)
+            source = None
+            if given is not None and given.tensor.requires_grad:
+                source = get_gradient_edge(given.tensor)[:2]
             since = int(torch._C._autograd._get_sequence_nr())
 
         def ends(returned: Any) -> bool:
@@ -225,8 +224,8 @@ class ProbedCalls:
         source: tuple[Any, int] | None,
         since: int,
     ) -> None:
-        """Of a call that took `given` and made these. `source`: where the gradient of what it took goes;
-        `since`: the number of the call's first node."""
+        """Of a call that took `given` and made these. `source`: where the gradient of what it took goes, a
+        node of the graph and the place in it; `since`: the number of the call's first node."""
         result = self._main(made)
         for channel in channels:
             if channel.spec.quantity == "grad_input":
@@ -375,11 +374,6 @@ class _Gathered:
         if total is not None:
             self._done(total)
         return self._is_done
-
-
-def _edge_of(tensor: Tensor) -> tuple[Any, int] | None:
-    """Where the gradient of a tensor goes: a node of the graph and the place in it."""
-    return get_gradient_edge(tensor)[:2] if tensor.requires_grad else None
 
 
 def _nodes_into(outputs: Iterable[Tensor], since: int, target: tuple[Any, int]) -> Iterator[Any]:

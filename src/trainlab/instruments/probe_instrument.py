@@ -257,7 +257,7 @@ class Probes(ProgramInstrument):
         return ProbedProgram(probes, view)
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view = view
+        super().trial_begins(view)
         if self._probes is None:
             self._probes = ProbeSet(self.specs, view.model, view.device)
         self._lines = LineWriter(view.folder.probes_file, append=view.steps_before > 0)

@@ -12,6 +12,7 @@ import runpy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -284,12 +285,8 @@ def _square_sum(values: Tensor) -> Tensor:
     return norms.square()
 
 
-def _count_zero(values: Tensor) -> Tensor:
-    return _sum(torch.eq(values, 0, out=torch.empty_like(values, dtype=torch.float32)))
-
-
-def _count_positive(values: Tensor) -> Tensor:
-    return _sum(torch.gt(values, 0, out=torch.empty_like(values, dtype=torch.float32)))
+def _count(holds: Callable[..., Tensor], values: Tensor) -> Tensor:
+    return _sum(holds(values, 0, out=torch.empty_like(values, dtype=torch.float32)))
 
 
 _TOTALS: dict[str, tuple[Reduce, Callable[[float, int, int], float]]] = {
@@ -297,6 +294,6 @@ _TOTALS: dict[str, tuple[Reduce, Callable[[float, int, int], float]]] = {
     "sq_sum": (_square_sum, lambda total, count, fired: total),
     "norm": (_square_sum, lambda total, count, fired: math.sqrt(total) if total >= 0 else math.nan),
     "mean": (_sum, lambda total, count, fired: total / count),
-    "zero_fraction": (_count_zero, lambda total, count, fired: total / count),
-    "positive_count": (_count_positive, lambda total, count, fired: total),
+    "zero_fraction": (partial(_count, torch.eq), lambda total, count, fired: total / count),
+    "positive_count": (partial(_count, torch.gt), lambda total, count, fired: total),
 }

@@ -67,7 +67,7 @@ class TensorBoard(Instrument):
         self._shows_samples = shows_samples
 
     def trial_begins(self, view: TrialView) -> None:
-        self._view = view
+        super().trial_begins(view)
         self._path = view.folder.tensorboard_folder
         with writing(self._path):
             if view.steps_before:

@@ -42,12 +42,9 @@ class Rounds:
     def run(
         self, takers: Sequence[TurnTaker], report: Callable[[float], None] = lambda share: None
     ) -> Literal["tight", "budget"]:
-        """Rounds until the ratio of every taker to the first is tight, or `budget_s` for each is spent.
-
-        Where turns vary so much that a ratio is not known to `ratio_within` by then, they go on for up to
-        PATIENCE times as long. A taker that cannot go on is left out of the rest; the next one that can
-        stands for the first. `report` gets the share of the time that is spent.
-        """
+        """Rounds until the ratio of every taker to the first is tight, or `budget_s` for each is spent, up
+        to PATIENCE times as much where one is not known to `ratio_within` by then. A taker that cannot go
+        on is left out; the next one stands for the first. `report` gets the share of the time spent."""
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
         start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
         done, share = 0, 0.0

@@ -46,10 +46,8 @@ Work = Callable[[], object]
 
 
 def measured_limits(device: torch.device) -> LimitsRecord:
-    """This machine's limits from the cache, or measured now where there are none there that can be read.
-
-    Those measured on a busy machine are not kept.
-    """
+    """This machine's limits from the cache, or measured now where there are none there that can be read;
+    not kept where the machine was busy."""
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
     with suppress(RecordError, ValidationError):
         known = LimitsRecord.model_validate(read_json(path))

@@ -97,12 +97,9 @@ def alive_after(before: Blocks, changes: Iterable[SizeChange]) -> dict[int, tupl
 
 
 def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
-    """The peak of a steady step, and each kind of memory at its fullest.
-
-    The kinds need not add up to the peak: gradients are freed before the forward pass, activations
-    during the backward pass. `other_bytes` is the peak less what of each kind was alive at it. A
-    batch that is a view of the data set takes no memory of its own.
-    """
+    """The peak of a steady step, and each kind of memory at its fullest. The kinds need not add up to the
+    peak: gradients are freed before the forward pass, activations during the backward pass. `other_bytes`
+    is the peak less what of each kind was alive at it; a batch that is a view of the data takes none."""
     if setup.device.type not in ("cpu", "cuda"):
         raise DeviceError(
             f"device: memory is measured on cpu and cuda, not yet on {setup.device.type}"

@@ -160,7 +160,7 @@ def _chunks(steps: Steps, num_steps: int) -> Iterator[list[Any]]:
 def _chunks_of_a_pass(steps: Steps) -> Iterator[list[Any]]:
     """Those of a pass over the test set, each behind one that is not counted; of a long pass the first
     batches, and the smaller last one."""
-    work = steps.one_pass
+    work = steps.batches.in_order()
     if len(steps.batches) > MAX_PASS_STEPS:
         last = next(steps.endless) if steps.last is None else steps.last
         work = chain(islice(work, MAX_PASS_STEPS - 1), [last])

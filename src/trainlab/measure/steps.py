@@ -25,8 +25,6 @@ class Steps:
 
     endless: Iterator[Any]
     """Full batches, epoch after epoch: a smaller last one would pass for a faster step."""
-    one_pass: Iterator[Any]
-    """Every batch of one epoch or pass, the smaller last one included."""
     last: Any | None
     """The smaller last batch; None where all are full, or several processes share it."""
 
@@ -42,7 +40,6 @@ class Steps:
             epochs = (batches.epoch(seed, number) for number in count(1))
             self.endless = (rows for epoch in epochs for rows in epoch if batches.is_full(rows))
             first = batches.epoch(seed, 1)
-            self.one_pass = iter(first)
             self.last = None if batches.rank.of > 1 or batches.is_full(first[-1]) else first[-1]
         else:
             self.batches = batches = make_batches(
@@ -51,12 +48,9 @@ class Steps:
             passes = (batches.in_order() for _ in count(1))
             num_full = batches.num_full
             self.endless = (one for once in passes for one in once if count_of(one) == num_full)
-            self.one_pass, self.last = batches.in_order(), batches.last_smaller()
-
-    @property
-    def batch_size(self) -> int:
+            self.last = batches.last_smaller()
+        self.batch_size = min(batches.batch_size, batches.num_samples)
         """Samples of a full batch."""
-        return min(self.batches.batch_size, self.batches.num_samples)
 
     def watched_by(self, instruments: Sequence[Instrument]) -> Update:
         """The step, its moments told to these instruments; where the cell's engine cannot show them, by
@@ -69,7 +63,6 @@ class Steps:
         return make(self._setup, moments)
 
     def next_bare(self) -> None:
-        """A bare step on the next full batch."""
         self.bare(next(self.endless))
 
 

@@ -42,8 +42,6 @@ MAPS = Path("/proc/self/maps")
 
 
 class PhaseMarks(Instrument):
-    """Calls `mark` where a phase ends."""
-
     def __init__(self, mark: Callable[[str], None]) -> None:
         self._mark = mark
 
@@ -105,7 +103,6 @@ def _page_faults() -> int:
 
 COLD_STEPS = 5
 LAST_STEPS = 3
-Stopped = Literal["tight", "budget"]
 
 
 class StepTimer:
@@ -169,7 +166,7 @@ class StepTimer:
         )
         return statistics.median(bare_ms)
 
-    def finish(self, bench: str, stopped: Stopped) -> CostRecord:
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
         """The record of all turns, after a last look at settled steps and at the smaller last batch."""
         steps, turns = self._steps, self._turns
         prepare_process(self._setup.settings)
@@ -224,5 +221,4 @@ def measure(setup: Setup, spec: CostSpec) -> CostRecord:
     """One trial by itself: warms up, then takes turn after turn until tight or time is up."""
     timer = StepTimer(setup, spec)
     timer.warm_up()
-    rounds = Rounds(spec)
-    return timer.finish("", rounds.run([timer]))
+    return timer.finish("", Rounds(spec).run([timer]))

@@ -211,9 +211,6 @@ class SplitBatches(Batches):
         pieces = [one.split(self.batch_size) for one in stored]
         yield from map(self.move, zip(*pieces, strict=True))
 
-    def inputs_of(self, places: Sequence[int]) -> Iterator[Tensor]:
-        return (self._inputs[place] for place in sorted(places))
-
     def last_smaller(self) -> tuple[Tensor, Tensor] | None:
         rest = self.num_samples % self.batch_size
         if not rest or self.num_samples < self.batch_size:

@@ -38,10 +38,8 @@ class ProgramView:
 
 
 class ProgramWatch(Protocol):
-    """Sees every step of a group. Moments of the step come first, then those between steps.
-
-    In a step nothing may depend on numbers of the host that change from step to step.
-    """
+    """Sees every step of a group. Moments of the step come first, then those between steps. In a step
+    nothing may depend on numbers of the host that change from step to step."""
 
     @property
     def tensors(self) -> Sequence[Tensor]:
@@ -160,6 +158,7 @@ class Instrument:
 
     def trial_begins(self, view: TrialView) -> None:
         """Model, optimizer and data stand ready; no update has happened."""
+        self._view = view
 
     def epoch_begins(self, epoch: int) -> None:
         """Epochs count from 1."""
@@ -261,7 +260,6 @@ class Moments:
         return vars(self)[moment]  # type: ignore[no-any-return]
 
     def is_watched(self, moment: str) -> bool:
-        """Whether an instrument watches the moment of that name."""
         return bool(_watchers(self.instruments, moment))
 
     @property

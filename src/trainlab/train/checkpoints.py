@@ -10,7 +10,7 @@ import os
 import pickle
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -60,15 +60,10 @@ class Checkpoints:
     """Those of one group of trials, opened before the first update: the files of its members are put back
     as they were at the last checkpoint that can be gone on from, where there is one."""
 
-    def __init__(
-        self,
-        trials: Sequence[CheckpointedTrial],
-        group: Sequence[Member],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._trials, self._group, self._clock = trials, group, clock
+    def __init__(self, trials: Sequence[CheckpointedTrial], group: Sequence[Member]) -> None:
+        self._trials, self._group = trials, group
         self._folder = trials[0].folder.resume_folder
-        self._interval_s, self._made_s = interval_s(), clock()
+        self._interval_s, self._made_s = interval_s(), time.monotonic()
         self._attributes = self._attributes_now()
         self._can_be_made = True
         self._found = self._newest()
@@ -97,7 +92,7 @@ class Checkpoints:
     def save_if_due(self, session: Session, place: Place) -> None:
         """Makes a checkpoint where enough time has passed since the last one. One is made, too, where the
         process was asked to end: Interrupted then."""
-        if is_asked_to_end() or self._clock() - self._made_s >= self._interval_s:
+        if is_asked_to_end() or time.monotonic() - self._made_s >= self._interval_s:
             self._save(session, place)
         end_if_asked()
 
@@ -131,7 +126,7 @@ class Checkpoints:
             step = max(member.progress.steps_done for member in self._group)
             with suppress(RecordError, OSError):
                 self._write(f"{step}-{self._trials[0].attempt}.pt", stream.getvalue())
-        self._made_s = self._clock()
+        self._made_s = time.monotonic()
 
     def _write(self, name: str, content: bytes) -> None:
         with writing(self._folder):
@@ -181,12 +176,12 @@ class Checkpoints:
                     copytree(earlier.tensorboard_folder, folder.tensorboard_folder)
 
     def _paths(self) -> list[Path]:
-        """The last one first; those of an earlier version behind."""
+        """The last one first."""
 
-        def order(path: Path) -> tuple[bool, list[int]]:
-            return path.suffix == ".pt", [int(one) for one in path.stem.split("-")[:2]]
+        def order(path: Path) -> list[int]:
+            return [int(one) for one in path.stem.split("-")]
 
-        return sorted(self._folder.glob("[0-9]*-[0-9]*"), key=order, reverse=True)
+        return sorted(self._folder.glob("[0-9]*-[0-9]*.pt"), key=order, reverse=True)
 
     def _attributes_now(self) -> list[dict[str, Any]]:
         return [attributes_of(member.setup.model) for member in self._group]

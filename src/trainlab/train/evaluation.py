@@ -26,7 +26,7 @@ from trainlab.train.seeds import seeded
 from trainlab.train.setup import Setup
 from trainlab.train.step import Carried, Forward, StepOutcome
 from trainlab.workloads.user_code import naming
-from trainlab.workloads.workload import of_samples, of_whole_set
+from trainlab.workloads.workload import of_whole_set
 
 Scores = tuple[Tensor, Tensor]
 """A row of scores per sample, and the class that each is of."""
@@ -47,9 +47,8 @@ class Evaluation:
         self._batches = setup.test_batches if batches is None else batches
         self._carried: Carried = {}
         self._step = Forward(setup, Moments([]), carried=self._carried, in_test=True)
-        metrics = setup.workload.metrics
-        whole = of_whole_set(metrics, setup.device)
-        self._meter = Meter(of_samples(metrics), setup.device, whole=whole)
+        whole = of_whole_set(setup.workload.metrics, setup.device)
+        self._meter = Meter(setup.workload.sample_metrics, setup.device, whole=whole)
         self._first: tuple[Any, Any] | None = None
         """A few outputs of the first batch that was run, with their targets."""
         self.kept: KeptScores = None

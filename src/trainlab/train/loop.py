@@ -47,6 +47,7 @@ SAMPLES_OF = "/samples of "
 """Before a name, among the totals of an epoch: the samples of the steps that logged it. No metric is called
 so."""
 Clock = Callable[[], float]
+Totals = list[dict[str, float]]
 
 
 class LoopClock:
@@ -81,7 +82,9 @@ def train(
     for epoch in range(place.epoch, group[0].setup.num_epochs + 1):
         for member in _running(group):
             member.moments.epoch_begins(epoch)
-        _run_epoch(session, group, place, clock, saved, resumed)
+        train_means = _train_epoch(session, group, place, clock, saved, resumed)
+        if _running(group):
+            _test_epoch(session, group, place, clock, train_means)
         if not _running(group):
             break
         session.change_learning_rates()
@@ -97,32 +100,16 @@ def _running(group: Sequence[Member]) -> list[Member]:
     return [member for member in group if member.progress.state == "running"]
 
 
-def _run_epoch(
-    session: Session,
-    group: Sequence[Member],
-    place: Place,
-    clock: Clock,
-    saved: Checkpoints | None,
-    resumed: State | None,
+def _test_epoch(
+    session: Session, group: Sequence[Member], place: Place, clock: Clock, train_means: Totals
 ) -> None:
-    """Training, test, records; times are of the first two, which wait until the device is done.
-
-    Of trials that run together each counts its share of the time: shares add up to what the clock shows.
-    """
-    epoch, share, begun = place.epoch, 1 / len(group), _running(group)
-    watch = LoopClock(clock, share, place.train_s)
-    before_s = begun[0].progress.total_s - place.train_s
-    train_means = _train_epoch(session, group, place, watch, saved, resumed)
-    train_s = watch.read()
-    for member in begun:
-        member.progress.total_s = before_s + train_s
-    if not _running(group):
-        return
+    """Test and records of an epoch; the times wait until the device is done."""
+    epoch = place.epoch
     for member in _running(group):
         member.moments.test_begins(epoch)
     start = clock()
     test_means, val_means = session.test(epoch), session.validate(epoch)
-    test_s = share * (clock() - start)
+    test_s = (clock() - start) / len(group)
     rates = session.learning_rates()
     of_members = zip(group, train_means, test_means, val_means, rates, strict=True)
     for member, trained, tested, validated, rate in of_members:
@@ -140,7 +127,7 @@ def _run_epoch(
             progress.final = metrics
         if is_best and keeps_best:
             session.keep()
-        times_s = {"train_s": train_s, "test_s": test_s, "time_s": progress.total_s}
+        times_s = {"train_s": place.train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
         _stop_if_in_vain(member, epoch)
 
@@ -171,14 +158,16 @@ def _train_epoch(
     session: Session,
     group: Sequence[Member],
     place: Place,
-    watch: LoopClock,
+    clock: Clock,
     saved: Checkpoints | None,
     resumed: State | None,
-) -> list[dict[str, float]]:
-    """All updates of one epoch that are left; returns each member's sample-weighted means over it."""
-    epoch, setup = place.epoch, group[0].setup
+) -> Totals:
+    """All updates of one epoch that are left; each member's sample-weighted means over it. Of trials that
+    run together each counts its share of the time: shares add up to what the clock shows."""
+    epoch, setup, begun = place.epoch, group[0].setup, _running(group)
     totals = place.totals = place.totals or [{} for _ in group]
-    before_s = _running(group)[0].progress.total_s - place.train_s
+    watch = LoopClock(clock, 1 / len(group), place.train_s)
+    before_s = begun[0].progress.total_s - place.train_s
     left = setup.num_steps - (epoch - 1) * len(setup.train_batches)
     in_epoch = min(len(setup.train_batches), left)
     with session.training(epoch, resumed):
@@ -195,6 +184,9 @@ def _train_epoch(
             if saved is not None and place.steps < in_epoch and _running(group):
                 with watch.stopped():
                     saved.save_if_due(session, place)
+    place.train_s = watch.read()
+    for member in begun:
+        member.progress.total_s = before_s + place.train_s
     return [
         {n: v / total[SAMPLES_OF + n] for n, v in total.items() if not n.startswith(SAMPLES_OF)}
         for total in totals

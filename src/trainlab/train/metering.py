@@ -18,11 +18,8 @@ Metric = Callable[[Any, Any], Tensor]
 
 EXPLODED = 1e6
 """A training loss, as the mean over the updates of a point, that is more than so many times the larger of
-1 and the first update's loss has diverged, though it is finite.
-
-Relative to the first loss, so that a regression on large numbers, whose loss starts large, is not taken for
-one that explodes; and to 1, so that a model whose loss starts near 0 may lose that. No loss that is learned
-from gets there and back."""
+1 and the first update's loss has diverged, though it is finite: a regression's may start large, another's
+near 0. No loss that is learned from gets there and back."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,9 @@ MOST_PENDING_BYTES = 1 << 20
 
 
 class Meter:
-    """Adds up loss and metrics over steps; reads the device only when asked for means.
-
-    A step only leaves references to its loss, and to its outputs where their accuracy is the one metric.
-    They are reduced together once many are pending or a mean is asked for: far fewer, larger operations
-    than reducing each step, and a bounded amount of memory. Other metrics are computed step by step, as
-    they may depend on what else is in the batch.
-    """
+    """Adds up loss and metrics over steps; reads the device only when asked for means. The losses of steps,
+    and their outputs where accuracy is the one metric, are kept and reduced together: fewer, larger
+    operations. Other metrics are computed step by step: they may depend on what else is in the batch."""
 
     def __init__(
         self,

@@ -12,13 +12,10 @@ from torch import nn
 
 
 def is_opaque(module: nn.Module) -> bool:
-    """Whether what it calls runs elsewhere than in Python, so that no hook is told of it."""
-    return is_compiled(module) or isinstance(module, torch.jit.ScriptModule)
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """By `torch.compile(module)` or `module.compile()`."""
-    return _is_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None
+    """Whether what it calls runs elsewhere than in Python, so that no hook is told of it: compiled by
+    `torch.compile(module)` or `module.compile()`, or scripted."""
+    is_compiled = _is_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None
+    return is_compiled or isinstance(module, torch.jit.ScriptModule)
 
 
 def opaque_modules(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:

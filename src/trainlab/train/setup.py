@@ -29,7 +29,6 @@ from trainlab.train.seeds import seeded
 from trainlab.train.updates import (
     Optimizers,
     Warmup,
-    can_be_fused,
     make_optimizer,
     make_schedule,
     optimizer_code,
@@ -107,13 +106,7 @@ class Setup:
         if (own := self.workload.optimizer) is not None:
             several = self.workload.update is not None
             return own_optimizers(own, self.model, self.settings, may_be_several=several)
-        made = make_optimizer(
-            self.settings,
-            self.model.parameters(),
-            self.device,
-            can_be_fused=can_be_fused(self.model),
-        )
-        return Optimizers({"optimizer": made})
+        return Optimizers({"optimizer": make_optimizer(self.settings, self.model, self.device)})
 
     @cached_property
     def schedule(self) -> Any:
@@ -172,11 +165,8 @@ class Setup:
 
     def view(self, folder: TrialFolder, steps_before: int = 0) -> TrialView:
         """What instruments get to see; their records go to this folder."""
-        test = self.dataset.test
-        untouched = None
-        with suppress(
-            Exception
-        ):  # before anything is called, and before others put their hooks on it
+        test, untouched = self.dataset.test, None
+        with suppress(Exception):  # before anything is called, and before others hook into it
             untouched = uncompiled_copy(self.model)
         return TrialView(
             trial=self.trial,
@@ -222,9 +212,7 @@ class Setup:
             "device": str(self.device),
             "device_name": device_name(self.device),
             "lr": self.settings.start_lr,
-            "optimizer_code": optimizer_code(
-                self.settings, self.device, can_be_fused=can_be_fused(self.model)
-            ),
+            "optimizer_code": optimizer_code(self.settings, self.model, self.device),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.train_batches.batch_size, self.train_batches.num_samples),

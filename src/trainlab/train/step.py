@@ -230,13 +230,11 @@ class Context:
         """The steps of the optimizers in this block are seen too."""
         moments = self._moments
 
-        def owned(optimizer: Optimizer) -> frozenset[int]:
-            groups = optimizer.param_groups
-            return frozenset(id(parameter) for group in groups for parameter in group["params"])
-
         def begins(optimizer: Optimizer, arguments: Any, named: dict[str, Any]) -> Any:
             """Gradients are whole here, or where the optimizer asks for them itself: behind its closure."""
-            moments.update_begins(parameters := owned(optimizer))
+            groups = optimizer.param_groups
+            parameters = frozenset(id(one) for group in groups for one in group["params"])
+            moments.update_begins(parameters)
             closure = named.get("closure", arguments[1] if len(arguments) > 1 else None)
             if closure is None:
                 moments.gradients_ready(parameters)

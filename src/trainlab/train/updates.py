@@ -1,6 +1,6 @@
 """What updates the weights: torch's own optimizer and schedule, made from the settings."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +15,11 @@ from trainlab.spec.optimizers import OPTIMIZERS
 from trainlab.workloads.user_code import OPTIMIZER
 
 
-def optimizer_code(settings: TrainSpec, device: torch.device, *, can_be_fused: bool = True) -> str:
+def optimizer_code(settings: TrainSpec, model: nn.Module, device: torch.device) -> str:
     """Which implementation will run: `auto` resolved to fused, foreach or loop."""
     if settings.optimizer_code != "auto":
         return settings.optimizer_code
-    if can_be_fused and device.type in OPTIMIZERS[settings.optimizer].fused_on:
+    if device.type in OPTIMIZERS[settings.optimizer].fused_on and can_be_fused(model):
         return "fused"
     # What torch itself picks: passes over all parameters at once pay on a GPU only.
     return "foreach" if device.type == "cuda" else "loop"
@@ -35,14 +35,12 @@ def can_be_fused(model: nn.Module) -> bool:
 
 def make_optimizer(
     settings: TrainSpec,
-    parameters: Iterable[nn.Parameter],
+    model: nn.Module,
     device: torch.device,
     class_for: Callable[[type[Optimizer]], type[Optimizer]] = lambda torch_class: torch_class,
-    *,
-    can_be_fused: bool = True,
 ) -> Optimizer:
     """torch's optimizer with the settings; options not given are left to torch. `class_for` names the class
-    to take in place of torch's, which must take the same options. `can_be_fused`: see the function."""
+    to take in place of torch's, which must take the same options."""
     options: dict[str, Any] = dict(settings.optimizer_options)
     betas = options.pop("beta1", 0.9), options.pop("beta2", 0.999)
     if {"beta1", "beta2"} & set(settings.optimizer_options):
@@ -51,7 +49,7 @@ def make_optimizer(
         if (value := getattr(settings, name)) is not None:
             options[name] = value
     rules = OPTIMIZERS[settings.optimizer]
-    code = optimizer_code(settings, device, can_be_fused=can_be_fused)
+    code = optimizer_code(settings, model, device)
     if code == "fused" and device.type not in rules.fused_on:
         raise DeviceError(
             f"optimizer_code: torch has no fused {settings.optimizer} on {device.type}; use auto"
@@ -61,7 +59,7 @@ def make_optimizer(
     else:
         options["foreach"] = code == "foreach"
     optimizer_class: Callable[..., Optimizer] = class_for(getattr(torch.optim, rules.torch_class))
-    return optimizer_class(parameters, lr=settings.start_lr, **options)
+    return optimizer_class(model.parameters(), lr=settings.start_lr, **options)
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,9 @@ def own_optimizers(
 ) -> Optimizers:
     """What the workload's `optimizer` gives; WorkloadError where that is none."""
     with OPTIMIZER:
-        made, schedule = make(model, settings), None
-    each: Any = "epoch"
-    if isinstance(made, tuple):
-        made, schedule, *rest = made
-        each = rest[0] if rest else each
+        made = make(model, settings)
+    given = (*made, "epoch") if isinstance(made, tuple) else (made, None, "epoch")
+    made, schedule, each = given[:3]
     by_name = dict(made) if isinstance(made, Mapping) else {"optimizer": made}
     for one in by_name.values():
         if not isinstance(one, Optimizer):
@@ -114,7 +110,7 @@ def own_optimizers(
 def check_optimizer(settings: TrainSpec, device: torch.device) -> None:
     """Raises a SpecError where torch refuses the options, before anything runs."""
     try:
-        make_optimizer(settings, [nn.Parameter(torch.zeros(1, device=device))], device)
+        make_optimizer(settings, nn.ParameterList([torch.zeros(1, device=device)]), device)
     except (TypeError, ValueError) as error:
         raise SpecError([f"settings: {settings.optimizer}: {error}"]) from None
 
@@ -144,7 +140,6 @@ class Warmup:
             group["lr"] = group["lr"] * min(1.0, step / self._num_steps)
 
     def end(self) -> None:
-        """That update has been made."""
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
             group["lr"] = rate
 
@@ -161,7 +156,7 @@ def optimizer_settings(settings: TrainSpec) -> dict[str, float | bool]:
 def _stand_in(settings: TrainSpec) -> Optimizer:
     """The trial's optimizer over a single number."""
     settings = settings.model_copy(update={"optimizer_code": "loop"})
-    return make_optimizer(settings, [nn.Parameter(torch.zeros(1))], torch.device("cpu"))
+    return make_optimizer(settings, nn.ParameterList([torch.zeros(1)]), torch.device("cpu"))
 
 
 class Rates:
@@ -177,7 +172,6 @@ class Rates:
         return float(self._optimizer.param_groups[0]["lr"])
 
     def change(self) -> None:
-        """An epoch is over."""
         self._optimizer.step()  # on nothing: torch's schedules count
         if self._schedule is not None:
             self._schedule.step()

@@ -83,12 +83,9 @@ def sent(workloads: Mapping[str, Workload]) -> dict[str, bytes]:
     found = {}
     for name, workload in workloads.items():
         # Both are kept in the object: a fresh process could not look at its source again.
-        assert workload.code is not None
-        assert workload.facts is not None
+        _ = workload.code, workload.facts
         try:
             found[name] = cloudpickle.dumps(workload)
-        except TrainlabError:
-            raise
         except Exception as error:
             reason = _error_text(error).partition("\n")[0]
             rule = f"cannot go to a fresh process: {reason}; name it as FILE.py:NAME"

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from trainlab.errors import WorkloadError
 from trainlab.spec.base import name_hint
@@ -57,17 +56,9 @@ _ENTRIES = (
 BUILTIN: Mapping[str, CatalogueEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
-class Reference(NamedTuple):
-    """Where a user's own workload is."""
-
-    place: str
-    """A Python file or a module's name."""
-    name: str
-
-
-def check_reference(text: str, where: str = "") -> Reference:
-    """The parts of what a user wrote, `where` she did, for a workload of her own; WorkloadError where it
-    cannot be one."""
+def check_reference(text: str, where: str = "") -> tuple[str, str]:
+    """What a user wrote, `where` she did, for a workload of her own, in parts: a file or a module's name,
+    and the name in it; WorkloadError where it cannot be one."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         hint = name_hint(text, BUILTIN, f"built in: {', '.join(BUILTIN)}")
@@ -75,7 +66,7 @@ def check_reference(text: str, where: str = "") -> Reference:
         raise WorkloadError(f"{where}: {problem}" if where else problem)
     if place.endswith(".py"):
         _check_file(Path(place))
-    return Reference(place, name)
+    return place, name
 
 
 def with_name(text: str, where: str = "") -> str:

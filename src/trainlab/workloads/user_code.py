@@ -40,12 +40,7 @@ class Running:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, trace: TracebackType | None) -> None:
         is_theirs = isinstance(error, Exception | SystemExit | KeyboardInterrupt)
         if trace is None or not is_theirs or isinstance(error, Interrupted):
             return

@@ -52,11 +52,9 @@ class OfWholeSet:
         self._targets.append(targets.detach().cpu())
 
     def compute(self) -> Any:
-        """What the function gives for all that was kept."""
         return self._function(torch.cat(self._outputs), torch.cat(self._targets))
 
     def reset(self) -> None:
-        """Drops what was kept."""
         self._outputs: list[Tensor] = []
         self._targets: list[Tensor] = []
 
@@ -64,13 +62,8 @@ class OfWholeSet:
 Metrics = Mapping[str, Any]
 
 
-def of_samples(metrics: Metrics) -> Metrics:
-    """Those that give a value for each sample."""
-    return {name: one for name, one in metrics.items() if not isinstance(one, WholeMetric)}
-
-
 def of_whole_set(metrics: Metrics, device: torch.device) -> Mapping[str, WholeMetric]:
-    """Copies of the others, on the device."""
+    """Copies of those of whole sets, on the device."""
     copies = {n: copy.deepcopy(one) for n, one in metrics.items() if isinstance(one, WholeMetric)}
     return {n: one.to(device) if hasattr(one, "to") else one for n, one in copies.items()}
 
@@ -234,7 +227,7 @@ class Workload:
     def sample_metrics(self) -> Mapping[str, Callable[[Any, Any], Tensor]]:
         """The metrics that are means over samples; all others are of whole sets, and so of no part of an
         epoch, during which the weights change."""
-        return of_samples(self.metrics)
+        return {n: one for n, one in self.metrics.items() if not isinstance(one, WholeMetric)}
 
     @property
     def own(self) -> str | None:

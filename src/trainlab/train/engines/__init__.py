@@ -22,17 +22,13 @@ ENGINES: dict[str, Engine] = {
 }
 """By the names that the setting `engine` takes."""
 PARALLEL = ParallelEngine()
-"""For trials in several processes."""
 
 
 def engines_for(
     settings: TrainSpec, device: torch.device, *, has_others: bool = False
 ) -> list[Engine]:
-    """The engines to try, the fastest first; the last is always eager.
-
-    `has_others`: whether the study has other learn trials. All are then made by the same engine, so that
-    no two that are compared differ in it.
-    """
+    """The engines to try, the fastest first; the last is always eager. `has_others`: whether the study has
+    other learn trials: one engine then makes all, so that no two that are compared differ in it."""
     if settings.processes > 1:
         return [PARALLEL]
     if settings.engine != "auto":

@@ -159,11 +159,8 @@ class DryStep:
 def dry_step(
     setup: Setup, rows: Tensor, watching: AbstractContextManager[None] | None = None
 ) -> DryStep:
-    """One step of the first epoch on these rows of the data, by a copy of the model.
-
-    `watching` is entered around the model and the loss; the model itself is then run, whose layers it
-    knows, and its buffers are changed.
-    """
+    """One step of the first epoch on these rows of the data, by a copy of the model; or, where `watching`
+    is entered around model and loss, by the model itself, whose layers it knows: its buffers change."""
     workload, given = setup.workload, (setup.model, setup.loss, setup.workload.prepare)
     try:
         model, loss_of, prepare = copy.deepcopy(given) if watching is None else given

@@ -38,7 +38,7 @@ from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_t
 from trainlab.train.engines.engine import Member, State, Update
 from trainlab.train.loader import Loader
 from trainlab.train.metering import Means, Meter
-from trainlab.train.seeds import derived_seed, seeded
+from trainlab.train.seeds import derived_seed
 from trainlab.train.setup import Setup, set_up
 from trainlab.train.step import CallModel, StepOutcome
 
@@ -126,13 +126,6 @@ class ParallelSession(EagerSession):
     def _tell(self, command: str, **values: Any) -> None:
         if self._others is not None:
             self._others.tell(command, **values)
-
-    @contextmanager
-    def training(self, epoch: int, resumed: State | None = None) -> Iterator[None]:
-        setup = self._setup
-        self.begin_epoch(epoch, 0 if resumed is None else resumed["done"])
-        with seeded(setup.trial.seed_of("dropout"), "dropout", epoch, setup.device):
-            yield
 
     def begin_epoch(self, epoch: int, num_done: int) -> None:
         self._tell("begin_epoch", epoch=epoch, num_done=num_done)

@@ -264,22 +264,11 @@ class Descent:
             loss = outcome.loss if self._weighted is None else self._weighted(outcome.loss)
             check_gradient(loss, self._where)
             loss = loss if len(batches) == 1 else loss / len(batches)
-            self._backward(loss, is_last=number == len(batches))
+            with BACKWARD:
+                (loss if self._scaler is None else self._scaler.scale(loss)).backward()
+            if self._scaler is not None and number == len(batches):  # the gradients are whole
+                self._scaler.unscale_(self._optimizer)
             self._phase_ends("backward")
-        self._change()
-        self._phase_ends("optimizer")
-        *before, last = outcomes
-        return last._replace(before=tuple(before)) if before else last
-
-    def _backward(self, loss: Tensor, *, is_last: bool) -> None:
-        """Adds to the gradients of an update; after the last of its losses they are whole."""
-        with BACKWARD:
-            (loss if self._scaler is None else self._scaler.scale(loss)).backward()
-        if self._scaler is not None and is_last:
-            self._scaler.unscale_(self._optimizer)
-
-    def _change(self) -> None:
-        """Changes the weights by the gradients: clipped and averaged as the settings ask."""
         if self._most is not None:
             clip_grad_norm_(self._parameters, self._most)
         with OPTIMIZER:
@@ -290,6 +279,9 @@ class Descent:
                 self._scaler.update()
         if self._average is not None:
             self._average.update_parameters(self._model)
+        self._phase_ends("optimizer")
+        *before, last = outcomes
+        return last._replace(before=tuple(before)) if before else last
 
 
 def _own_update(setup: Setup, moments: Moments, state: Carried) -> Callable[[Batch], StepOutcome]:

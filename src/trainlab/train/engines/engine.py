@@ -49,11 +49,8 @@ class Member:
 
 
 class Session(Protocol):
-    """A group of trials that an engine has open. What is returned has one entry per member, in order.
-
-    All members have the same number of steps per epoch. An update of a member that has diverged may
-    still be made; it must not disturb the others.
-    """
+    """A group of trials with as many steps per epoch that an engine has open. What is returned has an entry
+    per member, in order. A diverged member may still be updated; it must not disturb the others."""
 
     def learning_rates(self) -> Sequence[float]:
         """The current ones."""

@@ -45,11 +45,8 @@ class LaneUpdate:
             numbers, members = zip(*group, strict=True)
             rows = slice(numbers[0], numbers[-1] + 1)
             self._parts.append(_Part(members, rows, parameters[rows]))
-
-    @property
-    def tensors(self) -> list[Tensor]:
+        self.tensors = [one for part in self._parts for one in (part.steps, *part.state.values())]
         """All state that a step changes, besides the parameters."""
-        return [tensor for part in self._parts for tensor in (part.steps, *part.state.values())]
 
     def set_rates(self, rates: Sequence[float]) -> None:
         for part in self._parts:

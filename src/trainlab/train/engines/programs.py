@@ -290,10 +290,9 @@ def _faults_of_program() -> Iterator[None]:
 
 
 class ProgramEngine:
-    """graphed: the whole step of one trial as a CUDA graph, launched at once instead of kernel by kernel.
-    lanes: many trials as rows of one vectorised program (`torch.func`), captured as a graph; they are alike
-    but for seed, optimizer, its settings and gradient resets. Where there is no GPU the same step
-    is called again and again."""
+    """graphed: the whole step of one trial as a CUDA graph, launched at once. lanes: many trials, alike but
+    for seed, optimizer, its settings and gradient resets, as rows of one vectorised program (`torch.func`),
+    captured likewise. Where there is no GPU the same step is called again and again."""
 
     shows: Grain = "point"
     is_program = True

@@ -173,9 +173,8 @@ def _tune_update(setup: Setup) -> None:
         setup.note_once("tuned_compiler_failed", error=next(filter(str.strip, lines), ""))
     else:
         _record(setup, "update", NATIVE)
-        given = settings, model.parameters(), setup.device
         of_torch = partial(native_class, kind=settings.optimizer, library=loaded)
-        setup.use_optimizer(make_optimizer(*given, of_torch))
+        setup.use_optimizer(make_optimizer(settings, model, setup.device, of_torch))
 
 
 def find_compiler() -> str | None:
@@ -218,7 +217,6 @@ class NativeStep(Optimizer):
     kind: ClassVar[str]
 
     def step(self, closure: Any = None) -> Any:
-        """Makes one update of every parameter that has a gradient."""
         assert closure is None, "the loss is computed before the step"
         for group in self.param_groups:
             lists: list[list[Tensor]] = [[] for _ in range(3 + STATES[self.kind])]

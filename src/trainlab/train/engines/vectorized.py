@@ -84,11 +84,8 @@ class LaneNoise:
             else:
                 scale = torch.tensor(1 - draw.probability, dtype=draw.dtype, device=device)
             self._calls.append((draw, rows, scale))
-
-    @property
-    def rows(self) -> tuple[Tensor, ...]:
+        self.rows = tuple(rows for _, rows, _ in self._calls)
         """By call, with the trials as first dimension."""
-        return tuple(rows for _, rows, _ in self._calls)
 
     def _is_in_kernel(self, draw: Draw) -> bool:
         """A GPU's dropout draws inside its own kernel, from the default generator."""
@@ -208,10 +205,7 @@ class LaneSums:
         self._losses = torch.zeros(num_steps, num_trials, dtype=torch.float64, device=device)
         self.limits: dict[int, float] = {}
         """Of every trial, set by the first loss there ever was."""
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [self._totals, self._losses]
+        self.tensors = [self._totals, self._losses]
 
     def add(self, position: Tensor, losses: Tensor, metrics: Sequence[Tensor], count: int) -> None:
         """A step at a place of the epoch: the mean loss and the metrics' values of every trial."""
