@@ -14,16 +14,20 @@ from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
 from trainlab.errors import RecordError, SpecError, TrainlabError
+from trainlab.lab import Run, drive, gate, open_run
 from trainlab.report.terminal import print_blocks
+from trainlab.spec import Question
+from trainlab.spec.base import did_you_mean
+from trainlab.spec.question import layout_of
+from trainlab.studies import PUBLISHED, builtin_study
+from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
+from trainlab.workloads.reference import BUILTIN
 
 if TYPE_CHECKING:
     from trainlab.analysis.gate import Gate
     from trainlab.analysis.reproduce import PublishedFigure
-    from trainlab.lab import Run
-    from trainlab.spec import Question
-    from trainlab.words import Words
 
 STYLES = {"pass": "bold green", "fail": "bold red", "cannot tell": "bold yellow"}
 STDOUT = "-"
@@ -52,21 +56,19 @@ class CompareVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis import comparison
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary
-        from trainlab.lab import open_run
 
         words, console, paths = self.words, Console(), (self.first, self.second)
-        lang = words.lang
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
         a, b = (open_run(path).evidence() for path in paths)
-        found, both = comparison.side_by_side(a, b), (data_of(a), data_of(b))
+        found = comparison.side_by_side(a, b)
+        both, lang = [Summary(console, one, words) for one in (a, b)], words.lang
         for name, path in zip("AB", paths, strict=True):
             print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
-        for data in both:
-            Summary(console, data, words).print_damaged()
-        for section in comparison.comparison_of(*both, found, lang).sections:
+        for summary in both:
+            summary.print_damaged()
+        for section in comparison.comparison_of(both[0].data, both[1].data, found, lang).sections:
             if section.id in ("costs", "learning", "differs"):
                 print_blocks(console, section.blocks, words)
         if self.report is not None:
@@ -121,8 +123,6 @@ class GateVerb(ForPrograms):
     """Print nothing; the exit code says it: 0 not slower, 1 slower, 3 cannot tell."""
 
     def __call__(self) -> None:
-        from trainlab.lab.opened import gate
-
         if self.markdown == STDOUT and self.as_json:
             raise SpecError(["--markdown: got '-', but --json is printed there; name a file"])
         try:
@@ -156,7 +156,7 @@ def _write_markdown(place: str, text: str) -> None:
         raise TrainlabError(f"--markdown {place}: {rule}") from None
 
 
-def _gate_texts(found: "Gate", words: "Words") -> Iterator[tuple[str, str]]:
+def _gate_texts(found: "Gate", words: Words) -> Iterator[tuple[str, str]]:
     """What a gate says, with styles: the verdict, what it rests on, what would tell, and warnings."""
     lead, *rest = found.sentences(words.lang)
     yield lead, STYLES[found.verdict]
@@ -191,10 +191,6 @@ class ReproduceVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis import comparison, reproduce
-        from trainlab.lab import open_run
-        from trainlab.spec.question import layout_of
-        from trainlab.studies import PUBLISHED
-        from trainlab.workloads.reference import BUILTIN
 
         words, console = self.words, Console()
         if self.run and (self.seeds is not None or self.out is not None):
@@ -231,11 +227,8 @@ class ReproduceVerb(Verb):
         if not curves or not all(curve.agrees for curve in curves):
             raise SystemExit(1)
 
-    def _question(self) -> "Question":
+    def _question(self) -> Question:
         """Without devices: the published cells differ by what was trained, not by where."""
-        from trainlab.spec.base import did_you_mean
-        from trainlab.studies import PUBLISHED, builtin_study
-
         if self.study not in PUBLISHED:
             known = f"{', '.join(PUBLISHED)} have{did_you_mean(self.study, PUBLISHED)}"
             raise SpecError([f"{self.study}: has no published figures; {known}"])
@@ -243,9 +236,8 @@ class ReproduceVerb(Verb):
         vary = {name: levels for name, levels in question.vary.items() if name != "device"}
         return question.model_copy(update={"vary": vary})
 
-    def _new_run(self, question: "Question") -> "Run":
+    def _new_run(self, question: Question) -> Run:
         from trainlab.cli.live_progress import ConsoleWatcher
-        from trainlab.lab import drive
 
         settings, seeds = {"data": "full", **question.settings}, self.seeds or NUM_SEEDS
         changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
@@ -266,8 +258,7 @@ class ReproduceVerb(Verb):
             )
             interval = words("range", low=sides[0], high=sides[1]) if sides else ""
             verdict = words(VERDICTS[one.inside])
-            epoch = str(one.epoch)
-            rows.append((one.cell, one.metric, epoch, published, mean, interval, verdict))
+            rows.append((one.cell, one.metric, str(one.epoch), published, mean, interval, verdict))
         caption = words("reproduce_table", study=self.study)
         table = plain_table(caption, COLUMNS, rows, words, numbers=COLUMNS[2:-1])
         print_blocks(console, [table], words)

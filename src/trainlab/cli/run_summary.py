@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console
@@ -42,13 +43,13 @@ class Summary:
     """Prints what runs have shown, part by part."""
 
     console: Console
-    data: RunData
+    evidence: Evidence
     words: Words
 
-    @property
-    def evidence(self) -> Evidence:
-        """All their records."""
-        return self.data.evidence
+    @cached_property
+    def data(self) -> RunData:
+        """All their records, with what is found in them."""
+        return overview.data_of(self.evidence)
 
     def say(self, key: str, style: str = "", **values: object) -> None:
         """A sentence."""

@@ -72,10 +72,9 @@ class Quietable(ForPrograms):
     def show_diagnosis(self, run: Run, *, is_cut_short: bool) -> None:
         """The answer of a diagnosis that has run; KeyboardInterrupt where it was cut short, after how to go
         on with it."""
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary
 
-        summary = Summary(Console(stderr=is_cut_short), data_of(run.evidence()), self.words)
+        summary = Summary(Console(stderr=is_cut_short), run.evidence(), self.words)
         if is_cut_short:
             summary.say_command("resume_it", "resume", run)
             raise KeyboardInterrupt
@@ -96,11 +95,10 @@ class Reported(Quietable):
     def show(self, outcome: Outcome) -> None:
         """Prints what a run came to; a study also gets its report, whatever is printed. Who interrupts it
         does not wait for that."""
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary, evidence_json
 
         run, evidence = outcome.run, outcome.run.evidence()
-        summary = Summary(Console(quiet=self.as_json or self.quiet), data_of(evidence), self.words)
+        summary = Summary(Console(quiet=self.as_json or self.quiet), evidence, self.words)
         if self.as_json:
             print_json({"run": str(run.path), **evidence_json(evidence)})
         elif self.quiet:
@@ -272,11 +270,10 @@ class ProfileVerb(Placed):
 
     def _show(self, run: Run) -> None:
         from trainlab.analysis.operators import classic_table
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary, measurement_json
 
         measured = run.evidence().measured
-        summary = Summary(Console(stderr=self.as_json), data_of(run.evidence()), self.words)
+        summary = Summary(Console(stderr=self.as_json), run.evidence(), self.words)
         if self.as_json:
             values = [measurement_json(one, self.sort, self.top) for one in measured]
             content = values[0] if len(values) == 1 else {"measurements": values}
@@ -339,11 +336,9 @@ class CancelVerb(Verb):
         from trainlab.execute.lease import ask_to_stop, holder_of, leased
         from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
 
-        folder, deadline_s, is_asked = open_run(self.run), time.monotonic() + PATIENCE_S, False
+        folder, deadline_s = open_run(self.run), time.monotonic() + PATIENCE_S
         while (driver := holder_of(folder)) is not None and not driver.is_dead:
-            if not is_asked:
-                ask_to_stop(folder)
-                is_asked = True
+            ask_to_stop(folder)
             if time.monotonic() > deadline_s:
                 break
             time.sleep(POLL_S)

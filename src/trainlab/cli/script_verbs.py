@@ -30,7 +30,27 @@ AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
 AS_COLUMN = "NAME=FILE:COLUMN, as 'accuracy=log.csv:val_acc'"
 
 
-class WatchVerb(Studying):
+class OfScript(Quietable):
+    """Verbs about a training script."""
+
+    passes_on = True
+
+    script: Path = word("SCRIPT.py", "what")
+    """A training script, or -m and a module."""
+    arguments: list[str] = word("ARGUMENTS", "what", [])
+    """Its own arguments, as you would give them; after -- also those called like ours."""
+
+    def tell_shared_options(self) -> None:
+        """Says which options trainlab has taken that the script has, too: it was not given them."""
+        path, _, source = found_script(self.script, self.arguments)
+        known, console = options_in(source), Console(stderr=True, quiet=self.quiet)
+        for one in self.options():
+            given = getattr(self, one.owner) if one.owner else self.model_fields_set
+            if one.field in given and one.names and one.names[0] in known:
+                say(console, self.words("shared_option", option=one.names[0], script=path.name))
+
+
+class WatchVerb(OfScript, Studying):
     r"""A training script as it is, measured; its own arguments can be varied.
 
     trainlab watch train.py --epochs 3
@@ -39,12 +59,6 @@ class WatchVerb(Studying):
     trainlab watch train.py --probe '*.weight:grad:norm'
     """
 
-    passes_on = True
-
-    script: Path = word("SCRIPT.py", "what")
-    """A training script, or -m and a module."""
-    arguments: list[str] = word("ARGUMENTS", "what", [])
-    """Its own arguments, as you would give them; after -- also those called like ours."""
     vary: list[str] = option("NAME=LEVELS", "what", [])
     """An argument of the script and its levels, as batch-size=1,16,64; a variable of its environment as
     env.NAME=…; again for more."""
@@ -104,7 +118,7 @@ class WatchVerb(Studying):
             tensorboard=self.tensorboard,
             many=self.yes,
         )
-        _tell_shared_options(self)
+        self.tell_shared_options()
         if self.dry_run:
             self.show_plan(study, each_device=False)
             return
@@ -124,19 +138,13 @@ def _metrics(texts: Sequence[str], option: str, rule: str) -> dict[str, str]:
     return found
 
 
-class DiagnoseVerb(Quietable):
+class DiagnoseVerb(OfScript):
     """What limits a training script, and the proof.
 
     trainlab diagnose train.py --epochs 3
     trainlab diagnose train.py --try data --try threads=1
     """
 
-    passes_on = True
-
-    script: Path = word("SCRIPT.py", "what")
-    """A training script, or -m and a module."""
-    arguments: list[str] = word("ARGUMENTS", "what", [])
-    """Its own arguments, as you would give them; after -- also those called like ours."""
     tries: list[str] = option("NAME", "measuring", [], names="--try")
     """Try only this: a limit, as data, or a change, as threads=1, same_batch or without=42; again for
     more."""
@@ -157,13 +165,12 @@ class DiagnoseVerb(Quietable):
     """Print the answer as Markdown."""
 
     def __call__(self) -> None:
-        _tell_shared_options(self)
+        self.tell_shared_options()
         with output_for_programs(self.as_json or self.quiet or self.markdown):
-            asked = self.model_dump(
-                include={"steps", "tries", "most", "processes", "workdir", "out"}
-            )
-            shown: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
-            run, record = diagnose(self.script, self.arguments, **asked, **shown)
+            names = {"steps", "tries", "most", "processes", "workdir", "out"}
+            asked: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
+            asked |= self.model_dump(include=names)
+            run, record = diagnose(self.script, self.arguments, **asked)
         if self.markdown and record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
             from trainlab.report.markdown import markdown_of
@@ -171,13 +178,3 @@ class DiagnoseVerb(Quietable):
             sys.stdout.write(markdown_of(diagnosis_document(record, self.words)))
         else:
             self.show_diagnosis(run, is_cut_short=record is None)
-
-
-def _tell_shared_options(verb: WatchVerb | DiagnoseVerb) -> None:
-    """Says which options trainlab has taken that the script has, too: it was not given them."""
-    path, _, source = found_script(verb.script, verb.arguments)
-    known, console = options_in(source), Console(stderr=True, quiet=verb.quiet)
-    for one in verb.options():
-        given = getattr(verb, one.owner) if one.owner else verb.model_fields_set
-        if one.field in given and one.names and one.names[0] in known:
-            say(console, verb.words("shared_option", option=one.names[0], script=path.name))

@@ -305,13 +305,12 @@ class TimedTrial:
         self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | ScriptTimer | None = None
         self._open = ExitStack()
-        self._is_running = self.has_ended = False
+        self.has_ended = False
 
     def warm_up(self) -> Footprint | None:
         """Sets the trial up and runs its steps until they are warm; None where that fails."""
         attempt, trial = self._attempt, self._attempt.trial
         attempt.begin()
-        self._is_running = True
         found: Footprint | None = None
         with attempt:
             script = self._run.study().to_study(str(self._run.study_file)).script
@@ -349,9 +348,8 @@ class TimedTrial:
 
     def abandon(self) -> None:
         """Records a trial that was under way as interrupted."""
-        if self._is_running:
-            self._close()
-            self._attempt.interrupt()
+        self._close()
+        self._attempt.interrupt()
 
     def _end(self) -> None:
         self._close()
@@ -359,7 +357,7 @@ class TimedTrial:
         self._attempt.pass_on_interrupt()
 
     def _close(self) -> None:
-        self._timer, self._is_running, self.has_ended = None, False, True
+        self._timer, self.has_ended = None, True
         dismiss_crew()
         self._open.close()
 

@@ -101,14 +101,8 @@ def drive(
         check_jobs(jobs, on, study, has_objects=any(has_objects.values()))
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
         watcher.planned(study)
-        started = start_run(
-            study,
-            out,
-            overridden=overridden,
-            on=on,
-            jobs=jobs,
-            trial_timeout_s=trial_timeout_s,
-        )
+        kept: dict[str, Any] = {"on": on, "jobs": jobs, "trial_timeout_s": trial_timeout_s}
+        started = start_run(study, out, overridden=dict(overridden or {}), **kept)
         run = Run(started.path.absolute())  # trials may leave the folder, too
         with leased(run):
             was_cut = _run_stages(run, executor, plan(study), next_stage, budget_s, watcher)

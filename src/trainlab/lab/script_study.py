@@ -26,7 +26,6 @@ from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.resolve import check_number
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.base import field_problems
-from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import level_problems
 from trainlab.spec.script import (
     BATCH_SIZE_OPTION,
@@ -56,26 +55,21 @@ def script_study(
     arguments: Sequence[str] = (),
     *,
     vary: Mapping[str, Sequence[Scalar]] | None = None,
-    objective: str | None = None,
     design: str = "grid",
     seeds: Sequence[int] | None = None,
-    metrics: Mapping[str, str] | None = None,
-    metric_files: Mapping[str, str] | None = None,
     seed_argument: str | None = None,
     threads: int | None = None,
-    processes: int = 1,
     workdir: Path | None = None,
-    max_steps: int = 0,
     cost: CostSpec | None = None,
     learn: bool = True,
-    probes: Sequence[ProbeSpec] = (),
-    tensorboard: bool = True,
     many: bool = False,
+    **fields: Any,
 ) -> Study:
     """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
     names a module. `seeds`: None for one run of each cell, without a seed. `seed_argument`: the script's
     option that takes the seed; `none` where it has none, None for one that its text shows. `workdir`: the
-    folder that all run in; None: a single run in the current one, each of several in a copy of it."""
+    folder that all run in; None: a single run in the current one, each of several in a copy of it. All
+    else is a field of ScriptSpec or Study."""
     path, module, source = found_script(path, arguments)
     if module:
         arguments = arguments[1:]
@@ -94,17 +88,14 @@ def script_study(
         "workdir": "" if workdir is None else str(workdir.resolve()),
         "is_seeded": is_seeded,
         "seed_argument": seed_argument,
-        "metrics": dict(metrics or {}),
-        "metric_files": dict(metric_files or {}),
-        "processes": processes,
-        "max_steps": max_steps,
     }
-    script = checked(ScriptSpec, own)
+    of_script = {name: fields.pop(name) for name in ScriptSpec.model_fields.keys() & fields}
+    script = checked(ScriptSpec, own | of_script)
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
     cells = _cells(vary or {}, source, design, threads)
-    if cost is not None and (problems := list(_check_cost(cost, processes))):
+    if cost is not None and (problems := list(_check_cost(cost, script.processes))):
         raise SpecError(problems)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     # As a run folder can be called.
@@ -117,13 +108,10 @@ def script_study(
         "seeds": tuple(seeds),
         "learn": learn,
         "cost": cost,
-        "objective": objective,
         "margins": cost_margins(cost),
         "script": script,
-        "probes": tuple(probes),
-        "tensorboard": tensorboard,
     }
-    return checked(Study, values)
+    return checked(Study, values | fields)
 
 
 def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str, str]:
