@@ -14,19 +14,13 @@ from trainlab.cli.parsing import varied_of
 from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
-from trainlab.lab.script_study import (
-    MOST_TRIED,
-    PROCESSES,
-    STEPS,
-    diagnose,
-    found_script,
-    script_study,
-)
+from trainlab.lab.script_study import STEPS, diagnose, found_script, script_study
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
-from trainlab.spec.script import options_in
+from trainlab.spec.script import DiagnosisSpec, options_in
 
 AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
+DEFAULTS = DiagnosisSpec()
 AS_COLUMN = "NAME=FILE:COLUMN, as 'accuracy=log.csv:val_acc'"
 
 
@@ -151,11 +145,11 @@ class DiagnoseVerb(OfScript):
     workdir: Path | None = option("FOLDER", "what+")
     """The folder that all runs have in common, as it is, for a script that only reads; not given: each runs
     in a copy of the current one."""
-    most: Count = option("COUNT", "measuring", MOST_TRIED)
+    most: Count = option("COUNT", "measuring", DEFAULTS.most)
     """Possible limits to try."""
     steps: Annotated[int, Field(ge=30)] = option("COUNT", "measuring", STEPS)
     """Updates to watch, or 20 s if that is sooner."""
-    processes: Annotated[int, Field(ge=2)] = option("COUNT", "measuring", PROCESSES)
+    processes: Annotated[int, Field(ge=2)] = option("COUNT", "measuring", DEFAULTS.processes)
     """Fresh processes of the script, changed and unchanged, at least."""
     budget: Seconds | None = option("TIME", "measuring")
     """Stop measuring after this long, as 5m; what was measured by then counts."""

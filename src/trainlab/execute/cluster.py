@@ -335,14 +335,7 @@ def _run_node(share: str, log: str) -> int:
 
 
 def _ask_node(text: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *NODE, "preflight"],
-        input=text,
-        text=True,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return done.stdout
+    return subprocess.check_output([sys.executable, *NODE, "preflight"], input=text, text=True)
 
 
 class SlurmCluster:

@@ -185,10 +185,6 @@ class WorkerProcess:
         self.end_within(DONE_S)
         return None
 
-    def finish_run(self) -> None:
-        self.answer()
-        self._dismiss()
-
     # What a timed trial does, done there (see `Seat`); None where it failed or the process died.
 
     def warm_up(self) -> "Footprint | None":
@@ -207,11 +203,11 @@ class WorkerProcess:
             return None
         self.tell(*command)
         if (answer := self.answer()) is None:
-            self._dismiss()
+            self.dismiss()
             self.record_exit()
         return answer
 
-    def _dismiss(self) -> None:
+    def dismiss(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""
         self.has_ended = True
         self.tell()

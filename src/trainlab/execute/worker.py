@@ -1,16 +1,9 @@
 """The worker: runs the trials of a group and leaves a record of each, whatever happens.
 
 Everything it needs comes from the run folder and everything it makes goes there, so that the same serves
-this process, another process, or another machine. In a process of its own (`work`) it obeys commands:
-
-    ready                       it has imported what it needs
-    run                         runs its trials
-    warm_up                     sets its one timed trial up and warms it; answers with its footprint
-    turn NUMBER                 takes a turn in the round of that number; answers with the median step
-    finish BENCH STOPPED        writes the record
-
-None is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the
-log of the process, and it finds nothing to read.
+this process, another process, or another machine. In a process of its own (`work`) it obeys commands; None
+is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the log
+of the process, and it finds nothing to read.
 """
 
 import faulthandler

@@ -165,10 +165,9 @@ def _cells(
 
 STEPS, OBSERVED_S = 200, 20.0
 """The script is watched for so many updates, or so long if that is sooner."""
-MOST_TRIED = 4
 TURNS_S = 2.0
 """The turns of a process take about so long."""
-PROCESSES, MOST_PROCESSES = 3, 5
+MOST_PROCESSES = 5
 EXTRA_S = 45.0
 RATIO_WITHIN = 0.08
 MEMORY_SHARE = 0.25
@@ -181,23 +180,19 @@ def diagnose(
     arguments: Sequence[str] = (),
     *,
     steps: int = STEPS,
-    tries: Sequence[str] = (),
-    most: int = MOST_TRIED,
-    processes: int = PROCESSES,
-    budget_s: float | None = None,
     workdir: Path | None = None,
     out: Path | None = None,
+    budget_s: float | None = None,
     watcher: Watcher | None = None,
+    **asked: Any,
 ) -> tuple[Run, DiagnosisRecord | None]:
     """What limits a training script, and the proof: a run whose folder holds diagnosis.json, and what is in
     it; None where it was cut short.
 
-    `steps` are the updates that are watched; `tries` is what to try, as `data` or `threads=1`, in place of
-    what promises most, of which `most` are tried, each in so many fresh `processes`; all run in `workdir`,
-    each in a copy of the current folder where there is none. SpecError where the script fails or makes too
-    few updates.
+    `steps` are the updates that are watched; all run in `workdir`, each in a copy of the current folder
+    where there is none; what else is asked is a field of DiagnosisSpec. SpecError where the script fails
+    or makes too few updates.
     """
-    asked = {"tries": tuple(tries), "most": most, "processes": processes}
     study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked), workdir)
     stage = DiagnosisStage(study)
     given: dict[str, Any] = {"out": out, "budget_s": budget_s, "watcher": watcher}
