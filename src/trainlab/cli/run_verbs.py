@@ -26,6 +26,8 @@ from trainlab.cli.parsing import question_of
 from trainlab.cli.plan_text import plan_json, print_plan
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of
+from trainlab.execute.lease import ask_to_stop, holder_of, leased
+from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
 from trainlab.lab import Run, drive, open_run, planned, resume_run
 from trainlab.lab.driving import Outcome
 from trainlab.resolve import asks_each_device
@@ -317,8 +319,6 @@ class ResumeVerb(Reported):
 
     def _agrees(self) -> bool:
         """Asks in a terminal, where the run's code may be somebody else's; elsewhere it is refused."""
-        from trainlab.execute.planned_run import code_of, has_trust
-
         run = open_run(self.run)
         if has_trust(run) or not sys.stdin.isatty() or not (code := code_of(run)):
             return False
@@ -333,9 +333,6 @@ class CancelVerb(Verb):
     """A run folder."""
 
     def __call__(self) -> None:
-        from trainlab.execute.lease import ask_to_stop, holder_of, leased
-        from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
-
         folder, deadline_s = open_run(self.run), time.monotonic() + PATIENCE_S
         while (driver := holder_of(folder)) is not None and not driver.is_dead:
             ask_to_stop(folder)

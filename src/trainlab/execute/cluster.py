@@ -28,6 +28,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
+from pydantic import Field
+
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.launch import tail_of
 from trainlab.execute.planned_run import IsOver, end_left
@@ -60,7 +62,16 @@ GRACE_S = 20
 """Between the polite kill at a time limit and the hard one."""
 
 
-class Share(Spec):
+class Sent(Spec):
+    """What a node gets, as JSON."""
+
+    folder: str = Field(default_factory=lambda: str(Path.cwd()))
+    """The driver's current folder: workloads may be named relative to it."""
+    path: tuple[str, ...] = Field(default_factory=lambda: tuple(filter(None, sys.path)))
+    """Where the driver finds modules, looked at last."""
+
+
+class Share(Sent):
     """Groups that one node runs."""
 
     run: str
@@ -68,10 +79,6 @@ class Share(Spec):
     threads: int | None
     """For trials that do not say how many; None: all of the machine."""
     trial_timeout_s: float | None = None
-    folder: str
-    """The driver's current folder: workloads may be named relative to it."""
-    path: tuple[str, ...]
-    """Where the driver finds modules, looked at last."""
 
     @property
     def trials(self) -> tuple[TrialFolder, ...]:
@@ -83,13 +90,11 @@ class Share(Spec):
         return tuple(group for group in self.groups if open_ids.intersection(group.ids))
 
 
-class Preflight(Spec):
+class Preflight(Sent):
     """A study that is to be checked where its trials will run."""
 
     study: Study
     each_device: bool
-    folder: str
-    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,8 +154,7 @@ class ClusterExecutor:
         self._trial_timeout_s, self._token = trial_timeout_s, uuid.uuid4().hex[:8]
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        path = _module_path()
-        asked = Preflight(study=study, each_device=each_device, folder=str(Path.cwd()), path=path)
+        asked = Preflight(study=study, each_device=each_device)
         asking = [cell.settings for cell in study.all_cells]
         needs = _needs(asking, max(one.threads or 1 for one in asking))
         told = json.loads(self._cluster.ask(asked.model_dump_json(), needs))
@@ -187,8 +191,6 @@ class ClusterExecutor:
             groups=tuple(group for group in groups if group.is_alone),
             threads=None,
             trial_timeout_s=self._trial_timeout_s,
-            folder=str(Path.cwd()),
-            path=_module_path(),
         )
         shares = [whole] if whole.groups else []
         by_size: dict[tuple[int, int], list[Group]] = {}
@@ -242,10 +244,6 @@ def _has_weights(run: RunFolder, share: Share) -> bool:
     """Whether the trials whose weights it starts from have ended."""
     needed = {trial.weights_of for trial in trials_of(share.groups)} - {None}
     return all(run.trial(str(one)).read().state not in UNENDED for one in needed)
-
-
-def _module_path() -> tuple[str, ...]:
-    return tuple(place for place in sys.path if place)
 
 
 def _needs(asking: Sequence[TrainSpec], threads: int | None) -> Needs:

@@ -390,6 +390,6 @@ def _instruments(study: Study, trial: Trial) -> list[Instrument]:
         chosen.append(board)
     if trial.seed == study.seeds[0]:
         chosen.append(Network())  # behind the probes, whose hooks are gone then
-    if study.keeps_weights:
+    if study.save_model or (study.cost is not None and study.cost.weights != "untrained"):
         chosen.append(Weights())
     return chosen

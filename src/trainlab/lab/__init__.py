@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import TrialsFailedWarning
+from trainlab.execute.jobs import AskedJobs
 from trainlab.lab.driving import Outcome, go_on
 from trainlab.lab.driving import drive as drive
 from trainlab.lab.driving import planned as planned
@@ -22,7 +23,6 @@ from trainlab.spec.study import cost_margins
 from trainlab.workloads.reference import with_name
 
 if TYPE_CHECKING:
-    from trainlab.execute.jobs import AskedJobs
     from trainlab.train.callbacks import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -40,7 +40,7 @@ def run(
     budget_s: float | None = None,
     trial_timeout_s: float | None = None,
     on: str = "local",
-    jobs: "AskedJobs" = "auto",
+    jobs: AskedJobs = "auto",
     **options: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import psutil
 
 from trainlab.analysis.diagnosis import (
     Hypothesis,
@@ -17,10 +19,12 @@ from trainlab.analysis.diagnosis import (
 )
 from trainlab.analysis.scripts import growth
 from trainlab.errors import RecordError, SpecError
+from trainlab.execute.planned_run import add_groups
 from trainlab.lab.driving import Outcome, drive
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
-from trainlab.plan import count_trials
+from trainlab.machine.host import usable_vcpus
+from trainlab.plan import Group, bench_of, count_trials
 from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
 from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.resolve import check_number
@@ -39,10 +43,7 @@ from trainlab.spec.script import (
 )
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import BASE, cell_id, combinations, cost_margins, with_levels
-
-if TYPE_CHECKING:
-    from trainlab.plan import Group
-
+from trainlab.watching.script_process import module_file, source_of
 
 NO_SEED = "none"
 """As the seed argument of a script that takes none."""
@@ -117,8 +118,6 @@ def script_study(
 def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str, str]:
     """A script's file, the name of the module that it is, where the first argument names one, and its text.
     SpecError where there is none."""
-    from trainlab.watching.script_process import module_file, source_of
-
     module = ""
     if str(path) == OF_MODULE:
         if not arguments:
@@ -227,13 +226,9 @@ class DiagnosisStage:
         self._hypotheses: tuple[Hypothesis, ...] = ()
         self._cores = 1
 
-    def groups(self, run: Run) -> "tuple[Group, ...]":
+    def groups(self, run: Run) -> tuple[Group, ...]:
         """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
         them already."""
-        from trainlab.execute.planned_run import add_groups
-        from trainlab.machine.host import usable_vcpus
-        from trainlab.plan import bench_of
-
         asked, watched = self._asked, _watched(run)
         if watched is None:
             return ()
@@ -301,8 +296,6 @@ def _cell(change: str, source: str) -> Cell:
 
 def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
     """Short turns; shorter ones where memory would run out."""
-    import psutil
-
     turns_s, grown = TURNS_S, growth(watched)
     if grown is not None:
         update_s = sum(update_parts_ms(watched).values()) / 1e3
