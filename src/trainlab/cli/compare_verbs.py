@@ -3,16 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
+from trainlab.analysis import comparison, reproduce
 from trainlab.analysis.document import Paragraph
+from trainlab.analysis.gate import Gate
+from trainlab.cli.live_progress import ConsoleWatcher
 from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
+from trainlab.cli.run_summary import Summary
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.lab import Run, drive, gate, open_run
 from trainlab.report.terminal import print_blocks
@@ -24,10 +28,6 @@ from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
 from trainlab.workloads.reference import BUILTIN
-
-if TYPE_CHECKING:
-    from trainlab.analysis.gate import Gate
-    from trainlab.analysis.reproduce import PublishedFigure
 
 STYLES = {"pass": "bold green", "fail": "bold red", "cannot tell": "bold yellow"}
 STDOUT = "-"
@@ -55,9 +55,6 @@ class CompareVerb(Verb):
     """Also write it as one HTML file."""
 
     def __call__(self) -> None:
-        from trainlab.analysis import comparison
-        from trainlab.cli.run_summary import Summary
-
         words, console, paths = self.words, Console(), (self.first, self.second)
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
@@ -125,15 +122,9 @@ class GateVerb(ForPrograms):
     def __call__(self) -> None:
         if self.markdown == STDOUT and self.as_json:
             raise SpecError(["--markdown: got '-', but --json is printed there; name a file"])
+        asked = {"run", "against", "slower", "worse", "mode", "any_host"}
         try:
-            found = gate(
-                self.run,
-                against=self.against,
-                slower=self.slower,
-                worse=self.worse,
-                mode=self.mode,
-                any_host=self.any_host,
-            )
+            found = gate(**self.model_dump(include=asked))
         except SpecError as error:
             raise SpecError(f"--{problem}" for problem in error.problems) from None
         if self.markdown is not None:
@@ -156,7 +147,7 @@ def _write_markdown(place: str, text: str) -> None:
         raise TrainlabError(f"--markdown {place}: {rule}") from None
 
 
-def _gate_texts(found: "Gate", words: Words) -> Iterator[tuple[str, str]]:
+def _gate_texts(found: Gate, words: Words) -> Iterator[tuple[str, str]]:
     """What a gate says, with styles: the verdict, what it rests on, what would tell, and warnings."""
     lead, *rest = found.sentences(words.lang)
     yield lead, STYLES[found.verdict]
@@ -190,8 +181,6 @@ class ReproduceVerb(Verb):
     """The run folder of a new run."""
 
     def __call__(self) -> None:
-        from trainlab.analysis import comparison, reproduce
-
         words, console = self.words, Console()
         if self.run and (self.seeds is not None or self.out is not None):
             name = "--seeds" if self.seeds is not None else "--out"
@@ -237,18 +226,14 @@ class ReproduceVerb(Verb):
         return question.model_copy(update={"vary": vary})
 
     def _new_run(self, question: Question) -> Run:
-        from trainlab.cli.live_progress import ConsoleWatcher
-
         settings, seeds = {"data": "full", **question.settings}, self.seeds or NUM_SEEDS
         changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
         asked = question.model_copy(update=changes)
         watcher = ConsoleWatcher(Console(stderr=True), self.words)
         return drive(asked, self.study, out=self.out, watcher=watcher).complete_run()
 
-    def _print_figures(self, figures: "list[PublishedFigure]") -> None:
+    def _print_figures(self, figures: list[reproduce.PublishedFigure]) -> None:
         """All figures; how many lie inside and how many should; which curves no run of ours could have."""
-        from trainlab.analysis import reproduce
-
         words, console, rows = self.words, Console(), []
         for one in figures:
             ends = (one.interval.low, one.interval.high) if one.interval else ()

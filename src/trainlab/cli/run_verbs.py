@@ -38,6 +38,11 @@ from trainlab.spec.study import cost_margins
 PATIENCE_S = 30.0
 """How long a driver may take to close its records."""
 POLL_S = 0.1
+OF_QUESTION = {
+    *("profile", "cost", "objective", "design"),
+    *("until_decided", "max_seeds", "tensorboard", "save_model"),
+}
+"""Options of `run` that a question has by the same names."""
 
 
 class Placed(ForPrograms):
@@ -188,16 +193,9 @@ class RunVerb(Studying):
             self.what,
             self.settings,
             self.vary,
-            profile=self.profile,
-            cost=self.cost,
-            objective=self.objective,
-            design=self.design,
             seeds=requested_seeds(self.seed, self.seeds),
-            until_decided=self.until_decided,
-            max_seeds=self.max_seeds,
-            tensorboard=self.tensorboard,
-            save_model=self.save_model,
             probes=tuple(map(probe_of, self.probe)) or None,
+            **self.model_dump(include=OF_QUESTION),
         )
         placed, question, where = self.placed(), asked.question, asked.where
         if self.max_seeds is not None and not question.until_decided:

@@ -21,6 +21,8 @@ from trainlab.spec.script import DiagnosisSpec, options_in
 
 AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
 DEFAULTS = DiagnosisSpec()
+OF_STUDY = {"objective", "seed_argument", "threads", "workdir", "learn", "tensorboard"}
+"""Options of `watch` that `script_study` has by the same names."""
 AS_COLUMN = "NAME=FILE:COLUMN, as 'accuracy=log.csv:val_acc'"
 
 
@@ -96,21 +98,16 @@ class WatchVerb(OfScript, Studying):
             self.script,
             self.arguments,
             vary=varied_of(self.vary, as_written=True),
-            objective=self.objective,
             design=self.design or "grid",
             seeds=None if self.seeds is None else tuple(range(1, self.seeds + 1)),
             metrics=_metrics(self.metric, "--metric", AS_PATTERN),
             metric_files=_metrics(self.metric_file, "--metric-file", AS_COLUMN),
-            seed_argument=self.seed_argument,
-            threads=self.threads,
-            workdir=self.workdir,
             max_steps=self.steps,
             processes=self.nproc,
             cost=checked(CostSpec, self.cost, "--profile") if self.profile else None,
-            learn=self.learn,
             probes=tuple(map(probe_of, self.probe)),
-            tensorboard=self.tensorboard,
             many=self.yes,
+            **self.model_dump(include=OF_STUDY),
         )
         self.tell_shared_options()
         if self.dry_run:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainlab.analysis.evidence import gather
 from trainlab.execute import launch, planned_run
 from trainlab.execute.jobs import AskedJobs, are_processes_asked, check_jobs, check_place
 from trainlab.execute.lease import leased
@@ -72,9 +73,8 @@ def drive(
     run the trials, read them; then the same for what `next_stage` adds.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
-    run's records. Once `budget_s` is spent no trial is started, and what runs is interrupted; a trial that
-    takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
-    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
+    run's records. `workloads` are those given as objects, by name; `overridden` is what a study's file says
+    and was asked for otherwise; for the others see `trainlab.run`.
     """
     watcher, given, folder = watcher or Watcher(), workloads or {}, Path.cwd()
     has_objects = {"has_workload": bool(given), "has_instruments": bool(instruments)}
@@ -225,7 +225,6 @@ def _run_groups(
 
 def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> tuple[Group, ...] | None:
     """What runs so many seeds, where they may decide a comparison; says which are open."""
-    from trainlab.analysis.evidence import gather
     from trainlab.analysis.factors import open_comparisons
 
     with watcher.status("counting_decided"):
