@@ -66,11 +66,9 @@ class Group(Spec):
 
 
 def plan(study: Study) -> tuple[Group, ...]:
-    """The trials that answer the study, by group, in the order they should run.
-
-    The first seed first, then cost, then the other seeds: a study cut short has something of all. The
-    very first trial is one of the quickest, so that a first result and an estimate of the time come soon.
-    """
+    """The trials that answer the study, by group, in the order they should run: the first seed, cost, then
+    the other seeds, so that a study cut short has something of all. The very first trial is one of the
+    quickest: a first result and an estimate of the time come soon."""
     first, *others = study.seeds
     begun = further_groups(study, [first])
     quickest = min(

@@ -1,8 +1,8 @@
-"""Processes for trials: how they start, what they are told, and what their end means for their trials.
+"""Processes for trials: how they start, what they are told, and what their end means for their trials. What
+runs in one is in `trainlab.execute.worker`.
 
 On Linux they are forked in milliseconds from a server that has imported all; elsewhere they are fresh
-interpreters, which import for seconds. This file imports no torch, so that the server can do that at the
-same time as the driver. What runs in a process is in `trainlab.execute.worker`.
+interpreters, which import for seconds. The server imports torch at the same time as the driver: not here.
 """
 
 import importlib

@@ -126,11 +126,9 @@ def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
 
 
 def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
-    """The groups that are still to run, without their finished trials, in the order planned.
-
-    Benches that were added later stand beside those planned at first. Where one is left, those that have
-    run come along: how many there are says which would be added next.
-    """
+    """The groups that are still to run, without their finished trials, in the order planned. Benches that
+    were added later stand beside those planned at first; where one is left, those that have run come along:
+    how many there are says which would be added next."""
     record = run.study()
     benches = [group for group in record.groups if group.bench is not None]
     left: list[Group] = []
