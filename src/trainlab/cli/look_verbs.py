@@ -243,12 +243,7 @@ class ProbesVerb(Verb):
             found = probeable(set_up(trial, workload, data))
         if self.as_json:
             plain = ("name", "kind", "shape", "quantities", "selectors")
-            print_json(
-                [
-                    {"type": one.types[0], **{part: getattr(one, part) for part in plain}}
-                    for one in found
-                ]
-            )
+            print_json([{"type": p.types[0]} | {n: getattr(p, n) for n in plain} for p in found])
         else:
             print_blocks(Console(), _probe_blocks(self.workload, found, words), words)
 

@@ -3,11 +3,6 @@ to another.
 
 The cluster only starts and ends tasks (`trainlab.execute.node`). Progress and results come through the run
 folder, which all nodes must see at the same path.
-
-- ray: a Ray cluster, or one started here. Each share is a Ray task, which starts the node in a process of
-  its own; retries are counted by us, not by Ray.
-- slurm: a Slurm cluster, by its own commands. Each share is a job; one that is preempted is requeued by
-  Slurm and goes on with what is left.
 """
 
 import json
@@ -255,7 +250,8 @@ def _needs(asking: Sequence[TrainSpec], threads: int | None) -> Needs:
 
 
 class RayCluster:
-    """A running cluster, joined; or one of this machine's CPUs and GPUs, started and ended with the run."""
+    """A running cluster, joined; or one of this machine's CPUs and GPUs, started and ended with the run. A
+    task of Ray starts the node in a process of its own; retries are counted by us, not by Ray."""
 
     def __init__(self, address: str) -> None:
         """`//HEAD:PORT` of a client's port, or an address that Ray knows; empty: started here."""
@@ -337,7 +333,8 @@ def _ask_node(text: str) -> str:
 
 
 class SlurmCluster:
-    """The cluster whose commands are on the path."""
+    """The cluster whose commands are on the path. A job that is preempted is requeued by Slurm, and goes on
+    with what is left of its share."""
 
     def __init__(self, options: str) -> None:
         """`options` are sbatch's own, as `partition=gpu,time=30`."""

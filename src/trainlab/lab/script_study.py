@@ -208,11 +208,9 @@ def diagnosis_study(
 ) -> Study:
     """The study that a diagnosis begins with: the script, watched. SpecError for what cannot be tried."""
     asked_for((), asked.tries)  # mistakes are told before anything runs
-    study = script_study(path, arguments, max_steps=steps, workdir=workdir, tensorboard=False)
-    assert study.script is not None
-    whole = {"is_searched": True, "has_whole_turns": True}
-    changes = {"max_s": OBSERVED_S, "diagnosis": asked, **whole}
-    return study.model_copy(update={"script": study.script.model_copy(update=changes)})
+    fields: dict[str, Any] = {"max_steps": steps, "max_s": OBSERVED_S, "diagnosis": asked}
+    fields |= {"is_searched": True, "has_whole_turns": True, "tensorboard": False}
+    return script_study(path, arguments, workdir=workdir, **fields)
 
 
 class DiagnosisStage:
