@@ -72,6 +72,7 @@ def check_place(
         names = ", ".join(EXECUTORS)
         raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
     jobs, is_limited = jobs_of(asked), trial_timeout_s is not None
+    is_here = on in ("local", "inline")  # they can train in this process
     rule = "but instruments cannot go to another process"
     no_objects = "but objects cannot go to a cluster; name the workload as FILE.py:NAME"
     own_process = "--trial-timeout: --on inline runs trials in this process; use --on local"
@@ -80,10 +81,7 @@ def check_place(
     )
     for is_wrong, problem in (
         (has_instruments and jobs not in (AUTO, 1), f"--jobs: got {jobs}, {rule}; use jobs=1"),
-        (
-            has_instruments and on not in ("local", "inline"),
-            f"--on: got {on!r}, {rule}; use on='local'",
-        ),
+        (has_instruments and not is_here, f"--on: got {on!r}, {rule}; use on='local'"),
         (has_workload and name in CLUSTERS, f"--on: got {on!r}, {no_objects}"),
         (is_limited and on == "inline", own_process),
         (is_limited and has_instruments, one_process),
