@@ -66,11 +66,9 @@ class Group(Spec):
 
 
 def plan(study: Study) -> tuple[Group, ...]:
-    """The trials that answer the study, by group, in the order they should run.
-
-    The first seed first, then cost, then the other seeds: a study cut short has something of all. The
-    very first trial is one of the quickest, so that a first result and an estimate of the time come soon.
-    """
+    """The trials that answer the study, by group, in the order they should run: the first seed, cost, then
+    the other seeds, so that a study cut short has something of all. The very first trial is one of the
+    quickest: a first result and an estimate of the time come soon."""
     first, *others = study.seeds
     begun = further_groups(study, [first])
     quickest = min(
@@ -125,17 +123,13 @@ def _cost_groups(study: Study) -> Iterator[Group]:
     for number in range(1, study.cost.processes + 1):
         for mode in study.cost.modes:
             yield from bench_of(study, mode, number)
-
-    def process_of(trial: Trial) -> object:
-        return trial.cell, trial.cost, trial.weights_of
-
     for cell in study.all_cells:
         if cell.settings.engine in TIMED_WHOLE or cell.settings.processes > 1:
             continue
         for mode in study.cost.modes:
             watches = WATCHES if study.script is None else WATCHES[1:]
             watched = _cost_trials_of(study, cell, mode, dict(zip(watches, watches, strict=True)))
-            for _, trials in groupby(watched, process_of):
+            for _, trials in groupby(watched, lambda one: (one.cell, one.cost, one.weights_of)):
                 yield Group(trials=tuple(trials), is_alone=True)
 
 

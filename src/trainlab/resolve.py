@@ -30,11 +30,9 @@ def resolve(
     devices: Sequence[str] = (),
     many: bool = False,
 ) -> Study:
-    """The study with all its cells, or a SpecError with every problem.
-
-    `devices` are those of the machine that will run it; before they are known, a study that asks for
-    each of them is laid out for one. `many` allows more than MOST_TRIALS trials.
-    """
+    """The study with all its cells, or a SpecError with every problem. `devices` are those of the machine
+    that will run it; before they are known, a study that asks for each of them is laid out for one. `many`
+    allows more than MOST_TRIALS trials."""
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
     # Every cell is a trial or more: known before a huge grid is laid out.

@@ -11,7 +11,7 @@ def test_it_is_told_until_the_run_has_ended(
 ) -> None:
     looked = []
     monkeypatch.setattr(look_verbs.time, "sleep", looked.append)
-    monkeypatch.setattr("trainlab.lab.open_run", lambda run: None)
+    monkeypatch.setattr(look_verbs, "open_run", lambda run: None)
 
     class Looked:
         def look(self) -> None:

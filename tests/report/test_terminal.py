@@ -43,10 +43,10 @@ def test_a_note_is_told_once_with_its_number_of_trials(tmp_path: Path) -> None:
     for trial in folder.trials():
         noted = trial.model_copy(update={"notes": (note("samples_no_images"),)})
         folder.trial(trial.id).write(noted)
-    data, words = data_of(gather(folder)), Words("en")
-    told = printed(200, lambda console: Summary(console, data, words).print_remarks())
+    evidence, words = gather(folder), Words("en")
+    told = printed(200, lambda console: Summary(console, evidence, words).print_remarks())
     assert told == "6 of 6 trials: sample inputs: not images, so TensorBoard has no picture\n"
-    sections = {section.id: section for section in report_of(data, "en").sections}
+    sections = {section.id: section for section in report_of(data_of(evidence), "en").sections}
     assert "trouble" not in sections, "every trial ended well"
     (table,) = sections["notes"].blocks
     assert isinstance(table, Table)

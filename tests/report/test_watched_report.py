@@ -39,7 +39,7 @@ VARY: dict[str, Any] = {"vary": {"batch-size": [16, 64]}, "seeds": (1, 2)}
 def shown(run: RunFolder, lang: str) -> str:
     console = Console(width=100)
     with console.capture() as captured:
-        Summary(console, data_of(gather(run)), Words(lang)).print_all(run, with_all=True)
+        Summary(console, gather(run), Words(lang)).print_all(run, with_all=True)
     return captured.get()
 
 
@@ -274,7 +274,7 @@ def test_the_terminal_names_the_parts_in_its_language_and_a_damaged_diagnosis_is
 ) -> None:
     console = Console(width=90)
     with console.capture() as captured:
-        Summary(console, data_of(gather(diagnosed)), Words("zh")).print_diagnosis(diagnosed)
+        Summary(console, gather(diagnosed), Words("zh")).print_diagnosis(diagnosed)
     text = captured.get()
     assert "反向" in text
     assert "trainlab report" in text

@@ -15,45 +15,37 @@ from trainlab import __version__
 from trainlab.language import split_language, spoken_language
 
 SUMMARY = "A lab bench for deep-learning training."
-VERBS = {
-    "run": "Run a workload or a study and say what follows from it.",
-    "watch": "Run a training script as it is, and say where its time goes.",
-    "diagnose": "Say what limits a training script, and prove it.",
-    "resume": "Go on with a run that was cut short.",
-    "status": "Say how far a run is, from its folder alone.",
-    "cancel": "Stop a run, wherever it runs; it can be resumed.",
-    "profile": "Measure what a step costs, in fresh processes.",
-    "init": "Write a model and a study to start from.",
-    "studies": "List the built-in studies, or print one to edit.",
-    "show": "Show what a run has shown, from its records.",
-    "report": "Write a run's report: HTML, Markdown, PDF.",
-    "export": "Export a run: CSV, Parquet, LaTeX, MLflow, Perfetto.",
-    "check": "Say whether reports that were handed in are their runs'.",
-    "verify": "Say whether a run's records are as they were written.",
-    "compare": "Lay two runs side by side: say, two machines.",
-    "gate": "Say whether a run is slower than a baseline; for CI.",
-    "reproduce": "Hold a run against the published figures.",
-    "probes": "List what can be probed in a workload.",
-    "board": "Show a run in TensorBoard.",
-    "workloads": "List the built-in workloads and their defaults.",
-    "data": "List, fetch and verify data sets.",
-    "env": "Show what this machine has, as it would be recorded.",
-}
 HOMES = {
-    **dict.fromkeys(("run", "profile", "resume", "cancel"), "run_verbs"),
-    **dict.fromkeys(("watch", "diagnose"), "script_verbs"),
-    **dict.fromkeys(("show", "status", "studies", "workloads", "probes"), "look_verbs"),
-    **dict.fromkeys(("compare", "gate", "reproduce"), "compare_verbs"),
-    **dict.fromkeys(("report", "export", "check", "verify"), "hand_in_verbs"),
-    **dict.fromkeys(("env", "data", "init"), "machine_verbs"),
-    "board": "board_verb",
+    "run": ("run_verbs", "Run a workload or a study and say what follows from it."),
+    "watch": ("script_verbs", "Run a training script as it is, and say where its time goes."),
+    "diagnose": ("script_verbs", "Say what limits a training script, and prove it."),
+    "resume": ("run_verbs", "Go on with a run that was cut short."),
+    "status": ("look_verbs", "Say how far a run is, from its folder alone."),
+    "cancel": ("run_verbs", "Stop a run, wherever it runs; it can be resumed."),
+    "profile": ("run_verbs", "Measure what a step costs, in fresh processes."),
+    "init": ("machine_verbs", "Write a model and a study to start from."),
+    "studies": ("look_verbs", "List the built-in studies, or print one to edit."),
+    "show": ("look_verbs", "Show what a run has shown, from its records."),
+    "report": ("hand_in_verbs", "Write a run's report: HTML, Markdown, PDF."),
+    "export": ("hand_in_verbs", "Export a run: CSV, Parquet, LaTeX, MLflow, Perfetto."),
+    "check": ("hand_in_verbs", "Say whether reports that were handed in are their runs'."),
+    "verify": ("hand_in_verbs", "Say whether a run's records are as they were written."),
+    "compare": ("compare_verbs", "Lay two runs side by side: say, two machines."),
+    "gate": ("compare_verbs", "Say whether a run is slower than a baseline; for CI."),
+    "reproduce": ("compare_verbs", "Hold a run against the published figures."),
+    "probes": ("look_verbs", "List what can be probed in a workload."),
+    "board": ("board_verb", "Show a run in TensorBoard."),
+    "workloads": ("look_verbs", "List the built-in workloads and their defaults."),
+    "data": ("machine_verbs", "List, fetch and verify data sets."),
+    "env": ("machine_verbs", "Show what this machine has, as it would be recorded."),
 }
-"""The module that has a verb."""
+"""The module that has a verb, and what the verb is for."""
+VERBS = {name: meaning for name, (_, meaning) in HOMES.items()}
 
 
 def verb_called(name: str) -> Any:
     """Its class, or a table of verbs of its own; imports its module."""
-    return getattr(import_module(f"trainlab.cli.{HOMES[name]}"), f"{name.title()}Verb")
+    return getattr(import_module(f"trainlab.cli.{HOMES[name][0]}"), f"{name.title()}Verb")
 
 
 def call(words: Sequence[str]) -> int:

@@ -15,6 +15,7 @@ from trainlab.language import split_language, spoken_language
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import name_hint, option_of, other_names, plain
 from trainlab.words.error_lines import error_line
+from trainlab.workloads.user_code import hint_for, mistake_in
 
 if TYPE_CHECKING:
     from trainlab.analysis.evidence import Evidence
@@ -129,8 +130,6 @@ def _no_such_option(name: str, words: Sequence[str], options: Sequence[Option], 
 
 def _tell_error(error: Exception, lang: str) -> int:
     """Shows the user's mistakes in a line each, ours with a traceback; the exit code."""
-    from trainlab.workloads.user_code import mistake_in
-
     mistake = mistake_in(error)
     trace = "" if mistake is None else mistake.own_traceback
     if isinstance(error, TrainlabError):
@@ -158,8 +157,6 @@ def exit_for_failures(evidence: "Evidence", lang: str) -> None:
 
 def _tell_mistake(lines: str, message: str, trace: str, lang: str) -> None:
     """Where in the user's code an error came from, what is wrong, and a hint for what the error says."""
-    from trainlab.workloads.user_code import hint_for
-
     if trace:
         tell("in your code, most recent call last:", lang)
         sys.stderr.write(f"{plain(trace.rstrip())}\n")

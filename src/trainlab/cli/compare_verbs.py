@@ -3,27 +3,31 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import click
 from pydantic import BeforeValidator, Field
 from rich.console import Console
 
+from trainlab.analysis import comparison, reproduce
 from trainlab.analysis.document import Paragraph
+from trainlab.analysis.gate import Gate
+from trainlab.cli.live_progress import ConsoleWatcher
 from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, say
+from trainlab.cli.run_summary import Summary
 from trainlab.errors import RecordError, SpecError, TrainlabError
+from trainlab.lab import Run, drive, gate, open_run
 from trainlab.report.terminal import print_blocks
+from trainlab.spec import Question
+from trainlab.spec.base import did_you_mean
+from trainlab.spec.question import layout_of
+from trainlab.studies import PUBLISHED, builtin_study
+from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import metric_value
-
-if TYPE_CHECKING:
-    from trainlab.analysis.gate import Gate
-    from trainlab.analysis.reproduce import PublishedFigure
-    from trainlab.lab import Run
-    from trainlab.spec import Question
-    from trainlab.words import Words
+from trainlab.workloads.reference import BUILTIN
 
 STYLES = {"pass": "bold green", "fail": "bold red", "cannot tell": "bold yellow"}
 STDOUT = "-"
@@ -51,22 +55,17 @@ class CompareVerb(Verb):
     """Also write it as one HTML file."""
 
     def __call__(self) -> None:
-        from trainlab.analysis import comparison
-        from trainlab.analysis.overview import data_of
-        from trainlab.cli.run_summary import Summary
-        from trainlab.lab import open_run
-
         words, console, paths = self.words, Console(), (self.first, self.second)
-        lang = words.lang
         if self.first.resolve() == self.second.resolve():
             raise RecordError(f"{self.first}: is compared with itself; name two run folders")
         a, b = (open_run(path).evidence() for path in paths)
-        found, both = comparison.side_by_side(a, b), (data_of(a), data_of(b))
+        found = comparison.side_by_side(a, b)
+        both, lang = [Summary(console, one, words) for one in (a, b)], words.lang
         for name, path in zip("AB", paths, strict=True):
             print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
-        for data in both:
-            Summary(console, data, words).print_damaged()
-        for section in comparison.comparison_of(*both, found, lang).sections:
+        for summary in both:
+            summary.print_damaged()
+        for section in comparison.comparison_of(both[0].data, both[1].data, found, lang).sections:
             if section.id in ("costs", "learning", "differs"):
                 print_blocks(console, section.blocks, words)
         if self.report is not None:
@@ -121,19 +120,11 @@ class GateVerb(ForPrograms):
     """Print nothing; the exit code says it: 0 not slower, 1 slower, 3 cannot tell."""
 
     def __call__(self) -> None:
-        from trainlab.lab.opened import gate
-
         if self.markdown == STDOUT and self.as_json:
             raise SpecError(["--markdown: got '-', but --json is printed there; name a file"])
+        asked = {"run", "against", "slower", "worse", "mode", "any_host"}
         try:
-            found = gate(
-                self.run,
-                against=self.against,
-                slower=self.slower,
-                worse=self.worse,
-                mode=self.mode,
-                any_host=self.any_host,
-            )
+            found = gate(**self.model_dump(include=asked))
         except SpecError as error:
             raise SpecError(f"--{problem}" for problem in error.problems) from None
         if self.markdown is not None:
@@ -156,7 +147,7 @@ def _write_markdown(place: str, text: str) -> None:
         raise TrainlabError(f"--markdown {place}: {rule}") from None
 
 
-def _gate_texts(found: "Gate", words: "Words") -> Iterator[tuple[str, str]]:
+def _gate_texts(found: Gate, words: Words) -> Iterator[tuple[str, str]]:
     """What a gate says, with styles: the verdict, what it rests on, what would tell, and warnings."""
     lead, *rest = found.sentences(words.lang)
     yield lead, STYLES[found.verdict]
@@ -190,12 +181,6 @@ class ReproduceVerb(Verb):
     """The run folder of a new run."""
 
     def __call__(self) -> None:
-        from trainlab.analysis import comparison, reproduce
-        from trainlab.lab import open_run
-        from trainlab.spec.question import layout_of
-        from trainlab.studies import PUBLISHED
-        from trainlab.workloads.reference import BUILTIN
-
         words, console = self.words, Console()
         if self.run and (self.seeds is not None or self.out is not None):
             name = "--seeds" if self.seeds is not None else "--out"
@@ -231,11 +216,8 @@ class ReproduceVerb(Verb):
         if not curves or not all(curve.agrees for curve in curves):
             raise SystemExit(1)
 
-    def _question(self) -> "Question":
+    def _question(self) -> Question:
         """Without devices: the published cells differ by what was trained, not by where."""
-        from trainlab.spec.base import did_you_mean
-        from trainlab.studies import PUBLISHED, builtin_study
-
         if self.study not in PUBLISHED:
             known = f"{', '.join(PUBLISHED)} have{did_you_mean(self.study, PUBLISHED)}"
             raise SpecError([f"{self.study}: has no published figures; {known}"])
@@ -243,20 +225,15 @@ class ReproduceVerb(Verb):
         vary = {name: levels for name, levels in question.vary.items() if name != "device"}
         return question.model_copy(update={"vary": vary})
 
-    def _new_run(self, question: "Question") -> "Run":
-        from trainlab.cli.live_progress import ConsoleWatcher
-        from trainlab.lab import drive
-
+    def _new_run(self, question: Question) -> Run:
         settings, seeds = {"data": "full", **question.settings}, self.seeds or NUM_SEEDS
         changes = {"settings": settings, "cost": None, "tensorboard": False, "seeds": seeds}
         asked = question.model_copy(update=changes)
         watcher = ConsoleWatcher(Console(stderr=True), self.words)
         return drive(asked, self.study, out=self.out, watcher=watcher).complete_run()
 
-    def _print_figures(self, figures: "list[PublishedFigure]") -> None:
+    def _print_figures(self, figures: list[reproduce.PublishedFigure]) -> None:
         """All figures; how many lie inside and how many should; which curves no run of ours could have."""
-        from trainlab.analysis import reproduce
-
         words, console, rows = self.words, Console(), []
         for one in figures:
             ends = (one.interval.low, one.interval.high) if one.interval else ()
@@ -266,8 +243,7 @@ class ReproduceVerb(Verb):
             )
             interval = words("range", low=sides[0], high=sides[1]) if sides else ""
             verdict = words(VERDICTS[one.inside])
-            epoch = str(one.epoch)
-            rows.append((one.cell, one.metric, epoch, published, mean, interval, verdict))
+            rows.append((one.cell, one.metric, str(one.epoch), published, mean, interval, verdict))
         caption = words("reproduce_table", study=self.study)
         table = plain_table(caption, COLUMNS, rows, words, numbers=COLUMNS[2:-1])
         print_blocks(console, [table], words)

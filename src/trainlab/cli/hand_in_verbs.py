@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 from trainlab.cli.options import Verb, option, word
 from trainlab.cli.output import print_lines
 from trainlab.errors import RecordError
+from trainlab.lab import open_run
+from trainlab.record.files import make_folder
+from trainlab.record.run_folder import RunFolder, check_run, verify
 from trainlab.spec.base import plain
+from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 
 if TYPE_CHECKING:
     from trainlab.report.handed_in import Verdict
-    from trainlab.words import Words
 
 MOST_SHOWN = 5
 """Differences shown of each report."""
@@ -39,9 +43,6 @@ class ReportVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis.overview import data_of
-        from trainlab.lab import open_run
-        from trainlab.record.files import make_folder
-        from trainlab.record.run_folder import RunFolder
         from trainlab.report import writing
         from trainlab.report.lab_report import HandIn, drafted_notes, read_notes
 
@@ -82,8 +83,6 @@ class ExportVerb(Verb):
     """MLflow's server, as http://HOST:5000."""
 
     def __call__(self) -> None:
-        from trainlab.lab import open_run
-
         words, run = self.words, open_run(self.run)
         done = run.export(self.to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
         print_lines(done.paths)
@@ -104,7 +103,6 @@ class CheckVerb(Verb):
     """The run folder; not given: the one that each report lies in."""
 
     def __call__(self) -> None:
-        from trainlab.lab import open_run
         from trainlab.report.handed_in import check_report
 
         code = 0
@@ -118,7 +116,7 @@ class CheckVerb(Verb):
         raise SystemExit(code)
 
 
-def _verdict_lines(verdict: "Verdict", words: "Words") -> list[str]:
+def _verdict_lines(verdict: "Verdict", words: Words) -> list[str]:
     hers, differences = verdict.origin, verdict.differences or ()
     named = [text for text in (hers.author, hers.student_id) if text] if hers else []
     who = f" ({words.listed(named)})" if named else ""
@@ -151,9 +149,6 @@ class VerifyVerb(Verb):
     """A run folder, finished or not."""
 
     def __call__(self) -> None:
-        from trainlab.record.run_folder import RunFolder, check_run, verify
-        from trainlab.words.error_lines import error_line
-
         words = self.words
         check_run(self.run)
         found = verify(RunFolder(self.run))

@@ -18,11 +18,15 @@ from trainlab.analysis.document import Block, Paragraph, Table
 from trainlab.analysis.tables import Field, table_of
 from trainlab.cli.options import ForPrograms, Settings, Verb, option, word
 from trainlab.cli.output import print_json, say
+from trainlab.cli.parsing import question_of
 from trainlab.errors import RecordError, SpecError, TrainlabError
+from trainlab.lab import open_run, planned, run_progress
+from trainlab.plan import Trial
 from trainlab.report.terminal import print_blocks
 from trainlab.report.wrapping import cells
 from trainlab.spec import Question
 from trainlab.spec.base import did_you_mean
+from trainlab.spec.probe import QUANTITIES, REDUCERS
 from trainlab.spec.study import level_text
 from trainlab.studies import builtin_study, study_file, study_names
 from trainlab.words import Words
@@ -53,9 +57,7 @@ class ShowVerb(ForPrograms):
             _print_runs(self.words, as_json=self.as_json)
             return
         from trainlab.analysis.comparison import pooled
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary, evidence_json
-        from trainlab.lab import open_run
 
         folders = [open_run(path) for path in self.runs]
         evidence = pooled([folder.evidence() for folder in folders], self.runs)
@@ -64,7 +66,7 @@ class ShowVerb(ForPrograms):
             named = {"runs": paths} if len(paths) > 1 else {"run": paths[0]}
             print_json({**named, **evidence_json(evidence)})
             return
-        summary = Summary(Console(), data_of(evidence), self.words)
+        summary = Summary(Console(), evidence, self.words)
         if len(folders) > 1:
             summary.print_results(with_all=self.with_all)
         elif evidence.diagnosis is None:
@@ -87,8 +89,6 @@ class StatusVerb(ForPrograms):
         if self.run is None:
             _print_runs(self.words, as_json=self.as_json)
             return
-        from trainlab.lab import open_run, run_progress
-
         progress, console = run_progress.RunProgress(open_run(self.run)), Console()
         if self.as_json:
             print_json(run_progress.overview_json(progress.look(), str(self.run)))
@@ -138,13 +138,10 @@ def _print_runs(words: Words, *, as_json: bool) -> None:
 
 def _listed(file: Path) -> dict[str, Any]:
     """A run as it is listed."""
-    from trainlab.lab import open_run
-    from trainlab.lab.run_progress import RunProgress
-
     counts = {"num_finished": 0, "num_trials": 0, "num_failed": 0}
     try:
         run = open_run(file.parent)
-        progress, created = RunProgress(run), run.study().created
+        progress, created = run_progress.RunProgress(run), run.study().created
         state = "running" if progress.is_driven else "finished" if progress.is_finished else "left"
         counts["num_finished"] = sum(trial.is_finished for trial in progress.trials.values())
         counts["num_trials"] = len(progress.trials)
@@ -226,10 +223,6 @@ class ProbesVerb(Verb):
     """Print one JSON list on stdout and nothing else."""
 
     def __call__(self) -> None:
-        from trainlab.cli.parsing import question_of
-        from trainlab.lab import planned
-        from trainlab.plan import Trial
-
         words = self.words
         # Shapes are the same in bundled data, and nothing is fetched.
         usual = {"data": "bundled"} if self.workload in BUILTIN else {}
@@ -250,12 +243,7 @@ class ProbesVerb(Verb):
             found = probeable(set_up(trial, workload, data))
         if self.as_json:
             plain = ("name", "kind", "shape", "quantities", "selectors")
-            print_json(
-                [
-                    {"type": one.types[0], **{part: getattr(one, part) for part in plain}}
-                    for one in found
-                ]
-            )
+            print_json([{"type": p.types[0]} | {n: getattr(p, n) for n in plain} for p in found])
         else:
             print_blocks(Console(), _probe_blocks(self.workload, found, words), words)
 
@@ -263,7 +251,6 @@ class ProbesVerb(Verb):
 def _probe_blocks(workload: str, found: "list[Probeable]", words: Words) -> Iterator[Block]:
     """Layers and parameters with what can be watched there; what a selector, a quantity and a reducer can
     be; and an example that works here."""
-    from trainlab.spec.probe import QUANTITIES, REDUCERS
 
     def shape(one: "Probeable") -> str:
         return "x".join(map(str, one.shape)) or words("probes_number")

@@ -7,20 +7,22 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.console import Console
 
+from trainlab.cli.live_progress import showing_downloads
+from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import Verb, option, word
 from trainlab.cli.output import print_lines, say
+from trainlab.data import image_sets
+from trainlab.data.image_sets import IMAGE_SETS, ImageSet, cached, holds
 from trainlab.errors import DataError, SpecError
+from trainlab.machine.environment import capture
 from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
 from trainlab.studies import FOLDER
 from trainlab.words import TABLES
-
-if TYPE_CHECKING:
-    from trainlab.data.image_sets import ImageSet
 
 
 class EnvVerb(Verb):
@@ -31,7 +33,6 @@ class EnvVerb(Verb):
 
     def __call__(self) -> None:
         from trainlab.analysis.method import environment_table
-        from trainlab.machine.environment import capture
 
         words, environment = self.words, capture(Path.cwd())
         if self.as_json:
@@ -44,9 +45,6 @@ class ListSets(Verb):
     """What there is, and where it lies."""
 
     def __call__(self) -> None:
-        from trainlab.cli.look_verbs import plain_table
-        from trainlab.data.image_sets import IMAGE_SETS, cached, holds
-
         words, rows = self.words, []
         for one in IMAGE_SETS.values():
             counts = (
@@ -66,11 +64,9 @@ class OfSets(Verb):
     names: list[str] = word("[SET]...", default=[])
     """mnist, fashion-mnist; none: all."""
 
-    def sets(self) -> "list[ImageSet]":
+    def sets(self) -> list[ImageSet]:
         """Those named, or all."""
-        from trainlab.data.image_sets import IMAGE_SETS, image_set
-
-        return [image_set(name) for name in self.names] or list(IMAGE_SETS.values())
+        return [image_sets.image_set(name) for name in self.names] or list(IMAGE_SETS.values())
 
 
 class FetchSets(OfSets):
@@ -81,9 +77,7 @@ class FetchSets(OfSets):
 
     def __call__(self) -> None:
         sets = self.sets()  # refused before torch is imported
-        from trainlab.cli.live_progress import showing_downloads
         from trainlab.data.fetch import fetch, missing, reporting_to
-        from trainlab.data.image_sets import cached
 
         with showing_downloads(Console(stderr=True), self.words) as shown, reporting_to(shown):
             for images in sets:
@@ -99,11 +93,9 @@ class VerifySets(OfSets):
     """Verify the files in this folder instead."""
 
     def __call__(self) -> None:
-        from trainlab.data.image_sets import BUNDLED_FOLDER, cached, file_in, holds, read_idx
-
         words, faults = self.words, list[str]()
         for images in self.sets():
-            places = {"bundled": (BUNDLED_FOLDER / images.name, images.bundled)}
+            places = {"bundled": (image_sets.BUNDLED_FOLDER / images.name, images.bundled)}
             if self.folder is not None:
                 places = {"folder": (self.folder, images.full)}
             elif holds(cached(images), images.full):
@@ -112,7 +104,8 @@ class VerifySets(OfSets):
                 values = {"name": images.name, "place": words(f"data_{place}")}
                 for file in files:
                     try:
-                        read_idx(file_in(path, file), file.shape, file.sha256)
+                        found = image_sets.file_in(path, file)
+                        image_sets.read_idx(found, file.shape, file.sha256)
                     except DataError as error:
                         faults.append(str(error))
                     else:

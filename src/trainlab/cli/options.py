@@ -1,9 +1,6 @@
-"""The options of a verb: the fields of a spec, each with its help as its docstring.
-
-A verb is a Spec that is called once the words of the command line have been checked against its fields, as
-a study file is. A field of type Settings or Cost stands for an option per field of that spec; what a value
-must be is its type's to say.
-"""
+"""The options of a verb: the fields of a spec, each with its help as its docstring. A verb is called once
+the words of the command line have been checked against its fields, as a study file is. A field of type
+Settings or Cost stands for an option per field of that spec; what a value must be is its type's to say."""
 
 import os
 import re

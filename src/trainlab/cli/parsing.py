@@ -58,11 +58,9 @@ def question_of(
     cost: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> Asked:
-    """The question that a workload or a study and options ask; options override a study's file.
-
-    `profile` adds a measurement of cost or leaves that of a study out, `cost` overrides its fields.
-    `fields` are others of Question; None means that one was not given.
-    """
+    """The question that a workload or a study and options ask; options override a study's file. `profile`
+    adds a measurement of cost or leaves that of a study out, `cost` overrides its fields. `fields` are
+    others of Question; None means that one was not given."""
     base, where = _base_question(what)
     varied = varied_of(vary)
     given = {name: value for name, value in fields.items() if value is not None}

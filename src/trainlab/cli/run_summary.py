@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console
@@ -42,13 +43,13 @@ class Summary:
     """Prints what runs have shown, part by part."""
 
     console: Console
-    data: RunData
+    evidence: Evidence
     words: Words
 
-    @property
-    def evidence(self) -> Evidence:
-        """All their records."""
-        return self.data.evidence
+    @cached_property
+    def data(self) -> RunData:
+        """All their records, with what is found in them."""
+        return overview.data_of(self.evidence)
 
     def say(self, key: str, style: str = "", **values: object) -> None:
         """A sentence."""
@@ -292,14 +293,10 @@ def measurement_json(measurement: Measurement, sort: Sort, top: int) -> dict[str
         values["outside_operators_us"] = outside_us(measurement.operators)
     if measurement.layers is not None:
         times_ms = layer_times(measurement.layers, measurement.summary.phases_ms)
+        apart = {"forward_us", "backward_us"}
+        rows = [row.model_dump(exclude=apart) for row in measurement.layers.rows]
         values["layers"] = [
-            {
-                **row.model_dump(exclude={"forward_us", "backward_us"}),
-                "forward_ms": forward_ms,
-                "backward_ms": backward_ms,
-            }
-            for row, (forward_ms, backward_ms) in zip(
-                measurement.layers.rows, times_ms, strict=True
-            )
+            row | {"forward_ms": forward_ms, "backward_ms": backward_ms}
+            for row, (forward_ms, backward_ms) in zip(rows, times_ms, strict=True)
         ]
     return values

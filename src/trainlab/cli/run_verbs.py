@@ -26,6 +26,8 @@ from trainlab.cli.parsing import question_of
 from trainlab.cli.plan_text import plan_json, print_plan
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of
+from trainlab.execute.lease import ask_to_stop, holder_of, leased
+from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
 from trainlab.lab import Run, drive, open_run, planned, resume_run
 from trainlab.lab.driving import Outcome
 from trainlab.resolve import asks_each_device
@@ -36,6 +38,11 @@ from trainlab.spec.study import cost_margins
 PATIENCE_S = 30.0
 """How long a driver may take to close its records."""
 POLL_S = 0.1
+OF_QUESTION = {
+    *("profile", "cost", "objective", "design"),
+    *("until_decided", "max_seeds", "tensorboard", "save_model"),
+}
+"""Options of `run` that a question has by the same names."""
 
 
 class Placed(ForPrograms):
@@ -72,10 +79,9 @@ class Quietable(ForPrograms):
     def show_diagnosis(self, run: Run, *, is_cut_short: bool) -> None:
         """The answer of a diagnosis that has run; KeyboardInterrupt where it was cut short, after how to go
         on with it."""
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary
 
-        summary = Summary(Console(stderr=is_cut_short), data_of(run.evidence()), self.words)
+        summary = Summary(Console(stderr=is_cut_short), run.evidence(), self.words)
         if is_cut_short:
             summary.say_command("resume_it", "resume", run)
             raise KeyboardInterrupt
@@ -96,11 +102,10 @@ class Reported(Quietable):
     def show(self, outcome: Outcome) -> None:
         """Prints what a run came to; a study also gets its report, whatever is printed. Who interrupts it
         does not wait for that."""
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary, evidence_json
 
         run, evidence = outcome.run, outcome.run.evidence()
-        summary = Summary(Console(quiet=self.as_json or self.quiet), data_of(evidence), self.words)
+        summary = Summary(Console(quiet=self.as_json or self.quiet), evidence, self.words)
         if self.as_json:
             print_json({"run": str(run.path), **evidence_json(evidence)})
         elif self.quiet:
@@ -188,16 +193,9 @@ class RunVerb(Studying):
             self.what,
             self.settings,
             self.vary,
-            profile=self.profile,
-            cost=self.cost,
-            objective=self.objective,
-            design=self.design,
             seeds=requested_seeds(self.seed, self.seeds),
-            until_decided=self.until_decided,
-            max_seeds=self.max_seeds,
-            tensorboard=self.tensorboard,
-            save_model=self.save_model,
             probes=tuple(map(probe_of, self.probe)) or None,
+            **self.model_dump(include=OF_QUESTION),
         )
         placed, question, where = self.placed(), asked.question, asked.where
         if self.max_seeds is not None and not question.until_decided:
@@ -272,11 +270,10 @@ class ProfileVerb(Placed):
 
     def _show(self, run: Run) -> None:
         from trainlab.analysis.operators import classic_table
-        from trainlab.analysis.overview import data_of
         from trainlab.cli.run_summary import Summary, measurement_json
 
         measured = run.evidence().measured
-        summary = Summary(Console(stderr=self.as_json), data_of(run.evidence()), self.words)
+        summary = Summary(Console(stderr=self.as_json), run.evidence(), self.words)
         if self.as_json:
             values = [measurement_json(one, self.sort, self.top) for one in measured]
             content = values[0] if len(values) == 1 else {"measurements": values}
@@ -320,8 +317,6 @@ class ResumeVerb(Reported):
 
     def _agrees(self) -> bool:
         """Asks in a terminal, where the run's code may be somebody else's; elsewhere it is refused."""
-        from trainlab.execute.planned_run import code_of, has_trust
-
         run = open_run(self.run)
         if has_trust(run) or not sys.stdin.isatty() or not (code := code_of(run)):
             return False
@@ -336,14 +331,9 @@ class CancelVerb(Verb):
     """A run folder."""
 
     def __call__(self) -> None:
-        from trainlab.execute.lease import ask_to_stop, holder_of, leased
-        from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
-
-        folder, deadline_s, is_asked = open_run(self.run), time.monotonic() + PATIENCE_S, False
+        folder, deadline_s = open_run(self.run), time.monotonic() + PATIENCE_S
         while (driver := holder_of(folder)) is not None and not driver.is_dead:
-            if not is_asked:
-                ask_to_stop(folder)
-                is_asked = True
+            ask_to_stop(folder)
             if time.monotonic() > deadline_s:
                 break
             time.sleep(POLL_S)

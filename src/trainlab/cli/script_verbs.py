@@ -14,23 +14,39 @@ from trainlab.cli.parsing import varied_of
 from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
-from trainlab.lab.script_study import (
-    MOST_TRIED,
-    PROCESSES,
-    STEPS,
-    diagnose,
-    found_script,
-    script_study,
-)
+from trainlab.lab.script_study import STEPS, diagnose, found_script, script_study
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
-from trainlab.spec.script import options_in
+from trainlab.spec.script import DiagnosisSpec, options_in
 
 AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
+DEFAULTS = DiagnosisSpec()
+OF_STUDY = {"objective", "seed_argument", "threads", "workdir", "learn", "tensorboard"}
+"""Options of `watch` that `script_study` has by the same names."""
 AS_COLUMN = "NAME=FILE:COLUMN, as 'accuracy=log.csv:val_acc'"
 
 
-class WatchVerb(Studying):
+class OfScript(Quietable):
+    """Verbs about a training script."""
+
+    passes_on = True
+
+    script: Path = word("SCRIPT.py", "what")
+    """A training script, or -m and a module."""
+    arguments: list[str] = word("ARGUMENTS", "what", [])
+    """Its own arguments, as you would give them; after -- also those called like ours."""
+
+    def tell_shared_options(self) -> None:
+        """Says which options trainlab has taken that the script has, too: it was not given them."""
+        path, _, source = found_script(self.script, self.arguments)
+        known, console = options_in(source), Console(stderr=True, quiet=self.quiet)
+        for one in self.options():
+            given = getattr(self, one.owner) if one.owner else self.model_fields_set
+            if one.field in given and one.names and one.names[0] in known:
+                say(console, self.words("shared_option", option=one.names[0], script=path.name))
+
+
+class WatchVerb(OfScript, Studying):
     r"""A training script as it is, measured; its own arguments can be varied.
 
     trainlab watch train.py --epochs 3
@@ -39,12 +55,6 @@ class WatchVerb(Studying):
     trainlab watch train.py --probe '*.weight:grad:norm'
     """
 
-    passes_on = True
-
-    script: Path = word("SCRIPT.py", "what")
-    """A training script, or -m and a module."""
-    arguments: list[str] = word("ARGUMENTS", "what", [])
-    """Its own arguments, as you would give them; after -- also those called like ours."""
     vary: list[str] = option("NAME=LEVELS", "what", [])
     """An argument of the script and its levels, as batch-size=1,16,64; a variable of its environment as
     env.NAME=…; again for more."""
@@ -88,23 +98,18 @@ class WatchVerb(Studying):
             self.script,
             self.arguments,
             vary=varied_of(self.vary, as_written=True),
-            objective=self.objective,
             design=self.design or "grid",
             seeds=None if self.seeds is None else tuple(range(1, self.seeds + 1)),
             metrics=_metrics(self.metric, "--metric", AS_PATTERN),
             metric_files=_metrics(self.metric_file, "--metric-file", AS_COLUMN),
-            seed_argument=self.seed_argument,
-            threads=self.threads,
-            workdir=self.workdir,
             max_steps=self.steps,
             processes=self.nproc,
             cost=checked(CostSpec, self.cost, "--profile") if self.profile else None,
-            learn=self.learn,
             probes=tuple(map(probe_of, self.probe)),
-            tensorboard=self.tensorboard,
             many=self.yes,
+            **self.model_dump(include=OF_STUDY),
         )
-        _tell_shared_options(self)
+        self.tell_shared_options()
         if self.dry_run:
             self.show_plan(study, each_device=False)
             return
@@ -124,30 +129,24 @@ def _metrics(texts: Sequence[str], option: str, rule: str) -> dict[str, str]:
     return found
 
 
-class DiagnoseVerb(Quietable):
+class DiagnoseVerb(OfScript):
     """What limits a training script, and the proof.
 
     trainlab diagnose train.py --epochs 3
     trainlab diagnose train.py --try data --try threads=1
     """
 
-    passes_on = True
-
-    script: Path = word("SCRIPT.py", "what")
-    """A training script, or -m and a module."""
-    arguments: list[str] = word("ARGUMENTS", "what", [])
-    """Its own arguments, as you would give them; after -- also those called like ours."""
     tries: list[str] = option("NAME", "measuring", [], names="--try")
     """Try only this: a limit, as data, or a change, as threads=1, same_batch or without=42; again for
     more."""
     workdir: Path | None = option("FOLDER", "what+")
     """The folder that all runs have in common, as it is, for a script that only reads; not given: each runs
     in a copy of the current one."""
-    most: Count = option("COUNT", "measuring", MOST_TRIED)
+    most: Count = option("COUNT", "measuring", DEFAULTS.most)
     """Possible limits to try."""
     steps: Annotated[int, Field(ge=30)] = option("COUNT", "measuring", STEPS)
     """Updates to watch, or 20 s if that is sooner."""
-    processes: Annotated[int, Field(ge=2)] = option("COUNT", "measuring", PROCESSES)
+    processes: Annotated[int, Field(ge=2)] = option("COUNT", "measuring", DEFAULTS.processes)
     """Fresh processes of the script, changed and unchanged, at least."""
     budget: Seconds | None = option("TIME", "measuring")
     """Stop measuring after this long, as 5m; what was measured by then counts."""
@@ -157,13 +156,12 @@ class DiagnoseVerb(Quietable):
     """Print the answer as Markdown."""
 
     def __call__(self) -> None:
-        _tell_shared_options(self)
+        self.tell_shared_options()
         with output_for_programs(self.as_json or self.quiet or self.markdown):
-            asked = self.model_dump(
-                include={"steps", "tries", "most", "processes", "workdir", "out"}
-            )
-            shown: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
-            run, record = diagnose(self.script, self.arguments, **asked, **shown)
+            names = {"steps", "tries", "most", "processes", "workdir", "out"}
+            asked: dict[str, Any] = {"budget_s": self.budget, "watcher": self.watcher()}
+            asked |= self.model_dump(include=names)
+            run, record = diagnose(self.script, self.arguments, **asked)
         if self.markdown and record is not None:
             from trainlab.analysis.diagnosis import diagnosis_document
             from trainlab.report.markdown import markdown_of
@@ -171,13 +169,3 @@ class DiagnoseVerb(Quietable):
             sys.stdout.write(markdown_of(diagnosis_document(record, self.words)))
         else:
             self.show_diagnosis(run, is_cut_short=record is None)
-
-
-def _tell_shared_options(verb: WatchVerb | DiagnoseVerb) -> None:
-    """Says which options trainlab has taken that the script has, too: it was not given them."""
-    path, _, source = found_script(verb.script, verb.arguments)
-    known, console = options_in(source), Console(stderr=True, quiet=verb.quiet)
-    for one in verb.options():
-        given = getattr(verb, one.owner) if one.owner else verb.model_fields_set
-        if one.field in given and one.names and one.names[0] in known:
-            say(console, verb.words("shared_option", option=one.names[0], script=path.name))

@@ -3,11 +3,6 @@ to another.
 
 The cluster only starts and ends tasks (`trainlab.execute.node`). Progress and results come through the run
 folder, which all nodes must see at the same path.
-
-- ray: a Ray cluster, or one started here. Each share is a Ray task, which starts the node in a process of
-  its own; retries are counted by us, not by Ray.
-- slurm: a Slurm cluster, by its own commands. Each share is a job; one that is preempted is requeued by
-  Slurm and goes on with what is left.
 """
 
 import json
@@ -27,6 +22,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
+
+from pydantic import Field
 
 from trainlab.errors import SpecError, TrainlabError
 from trainlab.execute.launch import tail_of
@@ -60,7 +57,16 @@ GRACE_S = 20
 """Between the polite kill at a time limit and the hard one."""
 
 
-class Share(Spec):
+class Sent(Spec):
+    """What a node gets, as JSON."""
+
+    folder: str = Field(default_factory=lambda: str(Path.cwd()))
+    """The driver's current folder: workloads may be named relative to it."""
+    path: tuple[str, ...] = Field(default_factory=lambda: tuple(filter(None, sys.path)))
+    """Where the driver finds modules, looked at last."""
+
+
+class Share(Sent):
     """Groups that one node runs."""
 
     run: str
@@ -68,10 +74,6 @@ class Share(Spec):
     threads: int | None
     """For trials that do not say how many; None: all of the machine."""
     trial_timeout_s: float | None = None
-    folder: str
-    """The driver's current folder: workloads may be named relative to it."""
-    path: tuple[str, ...]
-    """Where the driver finds modules, looked at last."""
 
     @property
     def trials(self) -> tuple[TrialFolder, ...]:
@@ -83,13 +85,11 @@ class Share(Spec):
         return tuple(group for group in self.groups if open_ids.intersection(group.ids))
 
 
-class Preflight(Spec):
+class Preflight(Sent):
     """A study that is to be checked where its trials will run."""
 
     study: Study
     each_device: bool
-    folder: str
-    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,7 @@ class ClusterExecutor:
         self._trial_timeout_s, self._token = trial_timeout_s, uuid.uuid4().hex[:8]
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
-        path = _module_path()
-        asked = Preflight(study=study, each_device=each_device, folder=str(Path.cwd()), path=path)
+        asked = Preflight(study=study, each_device=each_device)
         asking = [cell.settings for cell in study.all_cells]
         needs = _needs(asking, max(one.threads or 1 for one in asking))
         told = json.loads(self._cluster.ask(asked.model_dump_json(), needs))
@@ -187,8 +186,6 @@ class ClusterExecutor:
             groups=tuple(group for group in groups if group.is_alone),
             threads=None,
             trial_timeout_s=self._trial_timeout_s,
-            folder=str(Path.cwd()),
-            path=_module_path(),
         )
         shares = [whole] if whole.groups else []
         by_size: dict[tuple[int, int], list[Group]] = {}
@@ -244,10 +241,6 @@ def _has_weights(run: RunFolder, share: Share) -> bool:
     return all(run.trial(str(one)).read().state not in UNENDED for one in needed)
 
 
-def _module_path() -> tuple[str, ...]:
-    return tuple(place for place in sys.path if place)
-
-
 def _needs(asking: Sequence[TrainSpec], threads: int | None) -> Needs:
     """Of what runs one after the other; no threads: a whole node."""
     processes = max(one.processes for one in asking)
@@ -257,7 +250,8 @@ def _needs(asking: Sequence[TrainSpec], threads: int | None) -> Needs:
 
 
 class RayCluster:
-    """A running cluster, joined; or one of this machine's CPUs and GPUs, started and ended with the run."""
+    """A running cluster, joined; or one of this machine's CPUs and GPUs, started and ended with the run. A
+    task of Ray starts the node in a process of its own; retries are counted by us, not by Ray."""
 
     def __init__(self, address: str) -> None:
         """`//HEAD:PORT` of a client's port, or an address that Ray knows; empty: started here."""
@@ -335,18 +329,12 @@ def _run_node(share: str, log: str) -> int:
 
 
 def _ask_node(text: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *NODE, "preflight"],
-        input=text,
-        text=True,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return done.stdout
+    return subprocess.check_output([sys.executable, *NODE, "preflight"], input=text, text=True)
 
 
 class SlurmCluster:
-    """The cluster whose commands are on the path."""
+    """The cluster whose commands are on the path. A job that is preempted is requeued by Slurm, and goes on
+    with what is left of its share."""
 
     def __init__(self, options: str) -> None:
         """`options` are sbatch's own, as `partition=gpu,time=30`."""

@@ -2,11 +2,6 @@
 
 Everything goes through the run folder: an executor gets the groups to run, each worker records its trials
 there, and whoever watches the run reads the events there. Those on clusters stand in `cluster`.
-
-    executors   which group runs next, and beside which others     in the driver
-    retries     what runs once more when a process has died        in the driver
-    launch      starts a process for a group, and tells it         in the driver
-    worker      what the process does when it is told              in the process
 """
 
 import time
@@ -235,7 +230,8 @@ class _Processes:
                     connection.wait([process.pipe for process in running], launch.POLL_S)
                 for process in answering:
                     group = running.pop(process)
-                    process.finish_run()
+                    process.answer()
+                    process.dismiss()
                     waiting += self.retries.of_group(group, process)
                     process.kill()
                     processes.remove(process)

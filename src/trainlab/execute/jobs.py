@@ -24,15 +24,6 @@ EXECUTORS: Mapping[str, str] = {
 """Where trials can run, by the names that `--on` takes."""
 CLUSTERS = frozenset({"ray", "slurm"})
 """Those that run trials elsewhere; an address or options may follow their name."""
-HERE = ("local", "inline")
-"""Those that can train in this process."""
-
-
-def executor_name(on: str) -> str:
-    """The executor's name, where an address or options follow it: `ray` of `ray://head:10001`."""
-    return on.partition(":")[0]
-
-
 AUTO: Literal["auto"] = "auto"
 AskedJobs = int | Literal["auto"]
 
@@ -76,11 +67,12 @@ def check_place(
     """The jobs asked for. SpecError where there is no such executor, or trials are to run where Python
     objects cannot go: instruments to no other process, a workload to no other machine; or in this process,
     which cannot be ended for taking too long."""
-    name = executor_name(on)
+    name = on.partition(":")[0]
     if name not in EXECUTORS or (name != on and name not in CLUSTERS):
         names = ", ".join(EXECUTORS)
         raise SpecError([f"--on: got {on!r}, must be one of {names}{did_you_mean(on, EXECUTORS)}"])
     jobs, is_limited = jobs_of(asked), trial_timeout_s is not None
+    is_here = on in ("local", "inline")  # they can train in this process
     rule = "but instruments cannot go to another process"
     no_objects = "but objects cannot go to a cluster; name the workload as FILE.py:NAME"
     own_process = "--trial-timeout: --on inline runs trials in this process; use --on local"
@@ -89,7 +81,7 @@ def check_place(
     )
     for is_wrong, problem in (
         (has_instruments and jobs not in (AUTO, 1), f"--jobs: got {jobs}, {rule}; use jobs=1"),
-        (has_instruments and on not in HERE, f"--on: got {on!r}, {rule}; use on='local'"),
+        (has_instruments and not is_here, f"--on: got {on!r}, {rule}; use on='local'"),
         (has_workload and name in CLUSTERS, f"--on: got {on!r}, {no_objects}"),
         (is_limited and on == "inline", own_process),
         (is_limited and has_instruments, one_process),
@@ -114,7 +106,7 @@ def check_jobs(asked: AskedJobs, on: str, study: Study, *, has_objects: bool = F
         raise SpecError([f"processes: got {processes}, {rule}"])
     if asked == AUTO or asked == 1:
         return
-    if executor_name(on) in CLUSTERS:
+    if on.partition(":")[0] in CLUSTERS:
         rule = "but the cluster decides how many trials run at a time; leave it out"
         raise SpecError([f"--jobs: got {asked}, {rule}"])
     if on == "inline":

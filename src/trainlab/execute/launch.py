@@ -1,8 +1,8 @@
-"""Processes for trials: how they start, what they are told, and what their end means for their trials.
+"""Processes for trials: how they start, what they are told, and what their end means for their trials. What
+runs in one is in `trainlab.execute.worker`.
 
 On Linux they are forked in milliseconds from a server that has imported all; elsewhere they are fresh
-interpreters, which import for seconds. This file imports no torch, so that the server can do that at the
-same time as the driver. What runs in a process is in `trainlab.execute.worker`.
+interpreters, which import for seconds. The server imports torch at the same time as the driver: not here.
 """
 
 import importlib
@@ -185,10 +185,6 @@ class WorkerProcess:
         self.end_within(DONE_S)
         return None
 
-    def finish_run(self) -> None:
-        self.answer()
-        self._dismiss()
-
     # What a timed trial does, done there (see `Seat`); None where it failed or the process died.
 
     def warm_up(self) -> "Footprint | None":
@@ -207,11 +203,11 @@ class WorkerProcess:
             return None
         self.tell(*command)
         if (answer := self.answer()) is None:
-            self._dismiss()
+            self.dismiss()
             self.record_exit()
         return answer
 
-    def _dismiss(self) -> None:
+    def dismiss(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""
         self.has_ended = True
         self.tell()

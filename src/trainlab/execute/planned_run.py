@@ -3,11 +3,11 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trainlab import __version__
 from trainlab.errors import RecordError, WorkloadError
@@ -27,16 +27,10 @@ IsOver = Callable[[], bool]
 
 
 def start_run(
-    study: Study,
-    out: Path | None = None,
-    command: str | None = None,
-    overridden: Mapping[str, Any] | None = None,
-    on: str = "local",
-    jobs: int | Literal["auto"] = "auto",
-    trial_timeout_s: float | None = None,
+    study: Study, out: Path | None = None, command: str | None = None, **asked: Any
 ) -> RunFolder:
-    """A new run folder; `command` is what was typed, where it was not typed here. `on`, `jobs` and the time
-    a trial may take are kept for whoever resumes the run."""
+    """A new run folder; `command` is what was typed, where it was not typed here. What else was asked, as
+    `on` and `jobs`, is kept for whoever resumes the run."""
     now = datetime.now().astimezone()
     if command is None:
         # Where trainlab is installed says nothing, and is nobody's business.
@@ -55,12 +49,9 @@ def start_run(
             trainlab=__version__,
             command=command,
             study=study.model_dump(mode="json"),
-            on=on,
-            jobs=jobs,
-            trial_timeout_s=trial_timeout_s,
             workload_digest=file_digest(study.workload),
-            overridden=dict(overridden or {}),
             groups=_records(groups),
+            **asked,
         )
     )
     trust(folder)
@@ -135,11 +126,9 @@ def has_run(run: RunFolder, members: Sequence[Group]) -> bool:
 
 
 def unfinished_groups(run: RunFolder) -> tuple[Group, ...]:
-    """The groups that are still to run, without their finished trials, in the order planned.
-
-    Benches that were added later stand beside those planned at first. Where one is left, those that have
-    run come along: how many there are says which would be added next.
-    """
+    """The groups that are still to run, without their finished trials, in the order planned. Benches that
+    were added later stand beside those planned at first; where one is left, those that have run come along:
+    how many there are says which would be added next."""
     record = run.study()
     benches = [group for group in record.groups if group.bench is not None]
     left: list[Group] = []

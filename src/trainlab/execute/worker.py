@@ -1,16 +1,9 @@
 """The worker: runs the trials of a group and leaves a record of each, whatever happens.
 
 Everything it needs comes from the run folder and everything it makes goes there, so that the same serves
-this process, another process, or another machine. In a process of its own (`work`) it obeys commands:
-
-    ready                       it has imported what it needs
-    run                         runs its trials
-    warm_up                     sets its one timed trial up and warms it; answers with its footprint
-    turn NUMBER                 takes a turn in the round of that number; answers with the median step
-    finish BENCH STOPPED        writes the record
-
-None is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the
-log of the process, and it finds nothing to read.
+this process, another process, or another machine. In a process of its own (`work`) it obeys commands; None
+is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the log
+of the process, and it finds nothing to read.
 """
 
 import faulthandler
@@ -305,13 +298,12 @@ class TimedTrial:
         self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | ScriptTimer | None = None
         self._open = ExitStack()
-        self._is_running = self.has_ended = False
+        self.has_ended = False
 
     def warm_up(self) -> Footprint | None:
         """Sets the trial up and runs its steps until they are warm; None where that fails."""
         attempt, trial = self._attempt, self._attempt.trial
         attempt.begin()
-        self._is_running = True
         found: Footprint | None = None
         with attempt:
             script = self._run.study().to_study(str(self._run.study_file)).script
@@ -349,9 +341,8 @@ class TimedTrial:
 
     def abandon(self) -> None:
         """Records a trial that was under way as interrupted."""
-        if self._is_running:
-            self._close()
-            self._attempt.interrupt()
+        self._close()
+        self._attempt.interrupt()
 
     def _end(self) -> None:
         self._close()
@@ -359,7 +350,7 @@ class TimedTrial:
         self._attempt.pass_on_interrupt()
 
     def _close(self) -> None:
-        self._timer, self._is_running, self.has_ended = None, False, True
+        self._timer, self.has_ended = None, True
         dismiss_crew()
         self._open.close()
 
@@ -399,6 +390,6 @@ def _instruments(study: Study, trial: Trial) -> list[Instrument]:
         chosen.append(board)
     if trial.seed == study.seeds[0]:
         chosen.append(Network())  # behind the probes, whose hooks are gone then
-    if study.keeps_weights:
+    if study.save_model or (study.cost is not None and study.cost.weights != "untrained"):
         chosen.append(Weights())
     return chosen

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import TrialsFailedWarning
+from trainlab.execute.jobs import AskedJobs
 from trainlab.lab.driving import Outcome, go_on
 from trainlab.lab.driving import drive as drive
 from trainlab.lab.driving import planned as planned
@@ -22,7 +23,6 @@ from trainlab.spec.study import cost_margins
 from trainlab.workloads.reference import with_name
 
 if TYPE_CHECKING:
-    from trainlab.execute.jobs import AskedJobs
     from trainlab.train.callbacks import Instrument
     from trainlab.workloads.workload import Workload
 
@@ -40,7 +40,7 @@ def run(
     budget_s: float | None = None,
     trial_timeout_s: float | None = None,
     on: str = "local",
-    jobs: "AskedJobs" = "auto",
+    jobs: AskedJobs = "auto",
     **options: Any,
 ) -> Run:
     """Trains a workload in every cell with every seed and returns its run.
@@ -90,14 +90,10 @@ def resume_run(
     budget_s: float | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
-    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables.
-
-    Finished trials are left as they are; one that has a checkpoint goes on from there. Where and how many
-    at a time is as it was asked for. A diagnosis goes on to its answer. RecordError where another process
-    drives the run; WorkloadError where the user's own workload file is not what it was, unless
-    `allow_changed`, or where she did not start the run in this folder, unless `is_trusted`: its records say
-    what code runs.
-    """
+    """Goes on with a run that was cut short, as it would have gone on undisturbed, and writes its tables; a
+    diagnosis goes on to its answer. RecordError where another process drives the run; WorkloadError where
+    the user's own workload file is not what it was, unless `allow_changed`, or where she did not start the
+    run in this folder, unless `is_trusted`: its records say what code runs."""
     run = open_run(path)
     asked: dict[str, Any] = {"allow_changed": allow_changed, "is_trusted": is_trusted}
     asked |= {"budget_s": budget_s, "watcher": watcher}

@@ -10,8 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainlab.analysis.evidence import gather
+from trainlab.execute import launch, planned_run
+from trainlab.execute.jobs import AskedJobs, are_processes_asked, check_jobs, check_place
+from trainlab.execute.lease import leased
+from trainlab.execute.signals import EndAtOnce, interrupted_after, signals_interrupt
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
+from trainlab.machine.host import check_capacity
+from trainlab.plan import Group, plan
 from trainlab.record.run_folder import check_unused
 from trainlab.resolve import asks_each_device, resolve
 from trainlab.spec import Question, Study
@@ -22,15 +29,12 @@ from trainlab.workloads.reference import BUILTIN, check_reference
 
 if TYPE_CHECKING:
     from trainlab.execute.executors import Executor
-    from trainlab.execute.jobs import AskedJobs
-    from trainlab.plan import Group
     from trainlab.train.callbacks import Instrument
     from trainlab.train.loader import Loader
     from trainlab.workloads.workload import Workload
 
-    NextStage = Callable[[Run], tuple[Group, ...]]
-    """Adds to a run what follows from its records so far, and gives it."""
-
+NextStage = Callable[[Run], tuple[Group, ...]]
+"""Adds to a run what follows from its records so far, and gives it."""
 FORKED = ("local", "processes")
 """Executors that run trials in processes of this machine."""
 
@@ -58,27 +62,20 @@ def drive(
     budget_s: float | None = None,
     trial_timeout_s: float | None = None,
     on: str = "local",
-    jobs: "AskedJobs" = "auto",
+    jobs: AskedJobs = "auto",
     workloads: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     overridden: Mapping[str, Any] | None = None,
-    next_stage: "NextStage | None" = None,
+    next_stage: NextStage | None = None,
     watcher: Watcher | None = None,
 ) -> Outcome:
     """From a question, or a study that is laid out, to a run with its tables: resolve, check the machine,
     run the trials, read them; then the same for what `next_stage` adds.
 
     A mistake is raised as SpecError or the like before anything has run; whatever happens later is in the
-    run's records. Once `budget_s` is spent no trial is started, and what runs is interrupted; a trial that
-    takes longer than `trial_timeout_s` fails. `jobs` learn trials run side by side. `workloads` are those
-    given as objects, by name; `overridden` is what a study's file says and was asked for otherwise.
+    run's records. `workloads` are those given as objects, by name; `overridden` is what a study's file says
+    and was asked for otherwise; for the others see `trainlab.run`.
     """
-    from trainlab.execute import launch
-    from trainlab.execute.jobs import are_processes_asked, check_jobs, check_place
-    from trainlab.execute.lease import leased
-    from trainlab.execute.planned_run import start_run
-    from trainlab.plan import plan
-
     watcher, given, folder = watcher or Watcher(), workloads or {}, Path.cwd()
     has_objects = {"has_workload": bool(given), "has_instruments": bool(instruments)}
     jobs = check_place(on, jobs, trial_timeout_s, **has_objects)
@@ -101,14 +98,8 @@ def drive(
         check_jobs(jobs, on, study, has_objects=any(has_objects.values()))
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
         watcher.planned(study)
-        started = start_run(
-            study,
-            out,
-            overridden=overridden,
-            on=on,
-            jobs=jobs,
-            trial_timeout_s=trial_timeout_s,
-        )
+        kept: dict[str, Any] = {"on": on, "jobs": jobs, "trial_timeout_s": trial_timeout_s}
+        started = planned_run.start_run(study, out, overridden=dict(overridden or {}), **kept)
         run = Run(started.path.absolute())  # trials may leave the folder, too
         with leased(run):
             was_cut = _run_stages(run, executor, plan(study), next_stage, budget_s, watcher)
@@ -118,7 +109,7 @@ def drive(
 
 def go_on(
     run: Run,
-    next_stage: "NextStage | None" = None,
+    next_stage: NextStage | None = None,
     *,
     allow_changed: bool = False,
     is_trusted: bool = False,
@@ -126,9 +117,6 @@ def go_on(
     watcher: Watcher | None = None,
 ) -> Outcome:
     """Runs what is left of a run, then what `next_stage` makes of its records; see `resume_run`."""
-    from trainlab.execute import launch, planned_run
-    from trainlab.execute.lease import leased
-
     watcher = watcher or Watcher()
     record = run.study()
     study = record.to_study(str(run.study_file))
@@ -158,7 +146,7 @@ def go_on(
 @contextmanager
 def _executing(
     on: str,
-    jobs: "AskedJobs",
+    jobs: AskedJobs,
     trial_timeout_s: float | None,
     watcher: Watcher,
     given: "Mapping[str, Workload] | None" = None,
@@ -170,7 +158,6 @@ def _executing(
     afterwards."""
     with watcher.status("starting_torch"):
         from trainlab.execute.executors import executor_for
-        from trainlab.execute.signals import signals_interrupt
         from trainlab.machine.process_state import process_restored
         from trainlab.train.loader import Loader
         from trainlab.workloads.find import sent
@@ -193,8 +180,8 @@ def _preflight(
 def _run_stages(
     run: Run,
     executor: "Executor",
-    groups: "tuple[Group, ...]",
-    next_stage: "NextStage | None",
+    groups: tuple[Group, ...],
+    next_stage: NextStage | None,
     budget_s: float | None,
     watcher: Watcher,
 ) -> bool:
@@ -210,13 +197,12 @@ def _run_stages(
 def _run_groups(
     run: Run,
     executor: "Executor",
-    groups: "tuple[Group, ...] | None",
+    groups: tuple[Group, ...] | None,
     deadline_s: float,
     watcher: Watcher,
 ) -> bool:
     """Runs the groups, and, look by look, further seeds while a comparison is open; whether it was
     interrupted."""
-    from trainlab.execute.signals import EndAtOnce, interrupted_after
 
     def is_over() -> bool:
         return time.monotonic() > deadline_s
@@ -237,11 +223,9 @@ def _run_groups(
     return False
 
 
-def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> "tuple[Group, ...] | None":
+def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> tuple[Group, ...] | None:
     """What runs so many seeds, where they may decide a comparison; says which are open."""
-    from trainlab.analysis.evidence import gather
     from trainlab.analysis.factors import open_comparisons
-    from trainlab.execute.planned_run import add_seeds
 
     with watcher.status("counting_decided"):
         num_open, num_hopeless = open_comparisons(gather(run))
@@ -249,7 +233,7 @@ def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> "tuple[Group, 
     key = f"one_comparison_{kind}" if number == 1 else f"comparisons_{kind}"
     if number:
         watcher.say(key, number=number, seeds=num_seeds)
-    return add_seeds(run, num_seeds) if num_open else None
+    return planned_run.add_seeds(run, num_seeds) if num_open else None
 
 
 def _write_tables(run: Run, watcher: Watcher) -> None:
@@ -265,12 +249,10 @@ def planned(
     *,
     out: Path | None = None,
     on: str = "local",
-    jobs: "AskedJobs" = "auto",
+    jobs: AskedJobs = "auto",
     many: bool = False,
 ) -> Study:
     """The study that a question asks for; imports torch only for a user's own workload."""
-    from trainlab.execute.jobs import check_jobs, check_place
-
     jobs = check_place(on, jobs)
     check_without_torch(question, where, out=out, many=many)
     study = resolve(question, facts_of(question), where, many=many)
@@ -287,8 +269,6 @@ def check_without_torch(
     given: Mapping[str, object] | None = None,
 ) -> None:
     """Raises what is wrong and can be seen without torch, which takes seconds to start."""
-    from trainlab.machine.host import check_capacity
-
     if out is not None:
         check_unused(out)
     if isinstance(asked, Study):

@@ -89,14 +89,7 @@ class NotebookWatcher(Watcher):
             self._handle.update(data, raw=True)
 
 
-# Where Python is typed in: whether that is a notebook, and what watches a run there.
-
-
-def is_notebook() -> bool:
-    """Whether this process is the kernel of a notebook; imports nothing to find out."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
+# Where Python is typed in: its language, and what watches a run there.
 
 
 def session_words(lang: str | None = None) -> Words:
@@ -108,5 +101,9 @@ def session_words(lang: str | None = None) -> Words:
 
 
 def session_watcher() -> Watcher:
-    """Shows progress in a notebook; elsewhere nothing is shown, as from any function."""
-    return NotebookWatcher(session_words()) if is_notebook() else Watcher()
+    """Shows progress where this process is the kernel of a notebook, and imports nothing to find out;
+    elsewhere nothing is shown, as from any function."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    is_notebook = getattr(shell, "kernel", None) is not None
+    return NotebookWatcher(session_words()) if is_notebook else Watcher()

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import psutil
 
 from trainlab.analysis.diagnosis import (
     Hypothesis,
@@ -17,16 +19,17 @@ from trainlab.analysis.diagnosis import (
 )
 from trainlab.analysis.scripts import growth
 from trainlab.errors import RecordError, SpecError
+from trainlab.execute.planned_run import add_groups
 from trainlab.lab.driving import Outcome, drive
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
-from trainlab.plan import count_trials
+from trainlab.machine.host import usable_vcpus
+from trainlab.plan import Group, bench_of, count_trials
 from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
 from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.resolve import check_number
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
 from trainlab.spec.base import field_problems
-from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.question import level_problems
 from trainlab.spec.script import (
     BATCH_SIZE_OPTION,
@@ -40,10 +43,7 @@ from trainlab.spec.script import (
 )
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import BASE, cell_id, combinations, cost_margins, with_levels
-
-if TYPE_CHECKING:
-    from trainlab.plan import Group
-
+from trainlab.watching.script_process import module_file, source_of
 
 NO_SEED = "none"
 """As the seed argument of a script that takes none."""
@@ -56,26 +56,21 @@ def script_study(
     arguments: Sequence[str] = (),
     *,
     vary: Mapping[str, Sequence[Scalar]] | None = None,
-    objective: str | None = None,
     design: str = "grid",
     seeds: Sequence[int] | None = None,
-    metrics: Mapping[str, str] | None = None,
-    metric_files: Mapping[str, str] | None = None,
     seed_argument: str | None = None,
     threads: int | None = None,
-    processes: int = 1,
     workdir: Path | None = None,
-    max_steps: int = 0,
     cost: CostSpec | None = None,
     learn: bool = True,
-    probes: Sequence[ProbeSpec] = (),
-    tensorboard: bool = True,
     many: bool = False,
+    **fields: Any,
 ) -> Study:
     """The study; SpecError with all problems. `path`: the script's file, or `-m` where the first argument
     names a module. `seeds`: None for one run of each cell, without a seed. `seed_argument`: the script's
     option that takes the seed; `none` where it has none, None for one that its text shows. `workdir`: the
-    folder that all run in; None: a single run in the current one, each of several in a copy of it."""
+    folder that all run in; None: a single run in the current one, each of several in a copy of it. All
+    else is a field of ScriptSpec or Study."""
     path, module, source = found_script(path, arguments)
     if module:
         arguments = arguments[1:]
@@ -94,17 +89,14 @@ def script_study(
         "workdir": "" if workdir is None else str(workdir.resolve()),
         "is_seeded": is_seeded,
         "seed_argument": seed_argument,
-        "metrics": dict(metrics or {}),
-        "metric_files": dict(metric_files or {}),
-        "processes": processes,
-        "max_steps": max_steps,
     }
-    script = checked(ScriptSpec, own)
+    of_script = {name: fields.pop(name) for name in ScriptSpec.model_fields.keys() & fields}
+    script = checked(ScriptSpec, own | of_script)
     if script.gives_seed and len(seeds) > 1:
         rule = "is among the script's arguments, so that every seed would be the same"
         raise SpecError([f"{seed_argument}: {rule}; leave it out, and give --seeds"])
     cells = _cells(vary or {}, source, design, threads)
-    if cost is not None and (problems := list(_check_cost(cost, processes))):
+    if cost is not None and (problems := list(_check_cost(cost, script.processes))):
         raise SpecError(problems)
     check_number(count_trials(len(cells), len(seeds), learn=learn, cost=cost), many=many)
     # As a run folder can be called.
@@ -117,20 +109,15 @@ def script_study(
         "seeds": tuple(seeds),
         "learn": learn,
         "cost": cost,
-        "objective": objective,
         "margins": cost_margins(cost),
         "script": script,
-        "probes": tuple(probes),
-        "tensorboard": tensorboard,
     }
-    return checked(Study, values)
+    return checked(Study, values | fields)
 
 
 def found_script(path: Path | str, arguments: Sequence[str]) -> tuple[Path, str, str]:
     """A script's file, the name of the module that it is, where the first argument names one, and its text.
     SpecError where there is none."""
-    from trainlab.watching.script_process import module_file, source_of
-
     module = ""
     if str(path) == OF_MODULE:
         if not arguments:
@@ -177,10 +164,9 @@ def _cells(
 
 STEPS, OBSERVED_S = 200, 20.0
 """The script is watched for so many updates, or so long if that is sooner."""
-MOST_TRIED = 4
 TURNS_S = 2.0
 """The turns of a process take about so long."""
-PROCESSES, MOST_PROCESSES = 3, 5
+MOST_PROCESSES = 5
 EXTRA_S = 45.0
 RATIO_WITHIN = 0.08
 MEMORY_SHARE = 0.25
@@ -193,23 +179,19 @@ def diagnose(
     arguments: Sequence[str] = (),
     *,
     steps: int = STEPS,
-    tries: Sequence[str] = (),
-    most: int = MOST_TRIED,
-    processes: int = PROCESSES,
-    budget_s: float | None = None,
     workdir: Path | None = None,
     out: Path | None = None,
+    budget_s: float | None = None,
     watcher: Watcher | None = None,
+    **asked: Any,
 ) -> tuple[Run, DiagnosisRecord | None]:
     """What limits a training script, and the proof: a run whose folder holds diagnosis.json, and what is in
     it; None where it was cut short.
 
-    `steps` are the updates that are watched; `tries` is what to try, as `data` or `threads=1`, in place of
-    what promises most, of which `most` are tried, each in so many fresh `processes`; all run in `workdir`,
-    each in a copy of the current folder where there is none. SpecError where the script fails or makes too
-    few updates.
+    `steps` are the updates that are watched; all run in `workdir`, each in a copy of the current folder
+    where there is none; what else is asked is a field of DiagnosisSpec. SpecError where the script fails
+    or makes too few updates.
     """
-    asked = {"tries": tuple(tries), "most": most, "processes": processes}
     study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked), workdir)
     stage = DiagnosisStage(study)
     given: dict[str, Any] = {"out": out, "budget_s": budget_s, "watcher": watcher}
@@ -226,11 +208,9 @@ def diagnosis_study(
 ) -> Study:
     """The study that a diagnosis begins with: the script, watched. SpecError for what cannot be tried."""
     asked_for((), asked.tries)  # mistakes are told before anything runs
-    study = script_study(path, arguments, max_steps=steps, workdir=workdir, tensorboard=False)
-    assert study.script is not None
-    whole = {"is_searched": True, "has_whole_turns": True}
-    changes = {"max_s": OBSERVED_S, "diagnosis": asked, **whole}
-    return study.model_copy(update={"script": study.script.model_copy(update=changes)})
+    fields: dict[str, Any] = {"max_steps": steps, "max_s": OBSERVED_S, "diagnosis": asked}
+    fields |= {"is_searched": True, "has_whole_turns": True, "tensorboard": False}
+    return script_study(path, arguments, workdir=workdir, **fields)
 
 
 class DiagnosisStage:
@@ -244,13 +224,9 @@ class DiagnosisStage:
         self._hypotheses: tuple[Hypothesis, ...] = ()
         self._cores = 1
 
-    def groups(self, run: Run) -> "tuple[Group, ...]":
+    def groups(self, run: Run) -> tuple[Group, ...]:
         """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
         them already."""
-        from trainlab.execute.planned_run import add_groups
-        from trainlab.machine.host import usable_vcpus
-        from trainlab.plan import bench_of
-
         asked, watched = self._asked, _watched(run)
         if watched is None:
             return ()
@@ -318,8 +294,6 @@ def _cell(change: str, source: str) -> Cell:
 
 def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
     """Short turns; shorter ones where memory would run out."""
-    import psutil
-
     turns_s, grown = TURNS_S, growth(watched)
     if grown is not None:
         update_s = sum(update_parts_ms(watched).values()) / 1e3

@@ -48,8 +48,8 @@ class HistogramRecord(Record):
     """At or above `high`, and what is not a number."""
 
 
-class ProbeRecord(Record):
-    """One line of probes.jsonl: the value of one probe at one layer or parameter over one period."""
+class ProbedRecord(Record):
+    """One probe at one layer or parameter."""
 
     probe: str
     """As asked: `relu:grad_input:sq_sum@epoch`."""
@@ -57,6 +57,16 @@ class ProbeRecord(Record):
     """The layer's or parameter's name, as in layers.json."""
     call: int = 1
     """Which call of that name in the step, from 1; always 1 for a parameter."""
+
+    @property
+    def target(self) -> str:
+        """The layer with its call: `relu`, `relu/2`."""
+        return target_name(self.layer, self.call)
+
+
+class ProbeRecord(ProbedRecord):
+    """One line of probes.jsonl: the value of a probe over one period."""
+
     quantity: Quantity
     reducer: str
     every: str
@@ -75,22 +85,14 @@ class ProbeRecord(Record):
     not_finite: Literal["nan", "inf", "-inf"] | None = None
     histogram: HistogramRecord | None = None
 
-    @property
-    def target(self) -> str:
-        """The layer with its call: `relu`, `relu/2`."""
-        return target_name(self.layer, self.call)
-
     def line(self) -> dict[str, Any]:
         """As a flat JSON object without what does not apply."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class FiredRecord(Record):
-    """One probe at one layer or parameter: whether, how often and on what it fired."""
+class FiredRecord(ProbedRecord):
+    """Whether, how often and on what a probe fired."""
 
-    probe: str
-    layer: str
-    call: int = 1
     type: str
     """The module's class, the function's name, or `parameter`."""
     owner: str = ""
@@ -106,11 +108,6 @@ class FiredRecord(Record):
     """Distinct shapes in the order they came; the first few."""
     why_not: str | None = None
     """The code of why it never fired, where it did not; in format 1 a sentence."""
-
-    @property
-    def target(self) -> str:
-        """The layer with its call: `relu`, `relu/2`."""
-        return target_name(self.layer, self.call)
 
 
 class ProbesRecord(FileRecord):

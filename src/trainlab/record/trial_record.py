@@ -68,26 +68,20 @@ OF_RULES = ("WorkloadError", "DataError", "SpecError", SCRIPT_EXIT)
 
 
 class TrialRecord(FileRecord):
-    """The trial as asked, as resolved, and what became of it."""
+    """The trial as asked (see `plan.Trial`), as resolved, and what became of it."""
 
     id: TrialId
     kind: Literal["learn", "cost"]
     workload: str
     cell: str = "base"
-    """The cell's id; trials of one cell differ by seed or process only."""
     levels: dict[str, Scalar | None] = {}
-    """The levels of the study's factors."""
     seed: int
     settings: dict[str, Any]
     """As asked, defaults filled in."""
     cost: dict[str, Any] | None = None
-    """How the cost was to be measured, for a cost trial."""
     watch: Literal["steps", "operators", "layers"] | None = None
-    """What a cost trial looks at; only `steps` runs bare and supplies speeds."""
     again: bool = False
-    """The second of an A/A pair: the same cell measured twice."""
     weights_of: TrialId | None = None
-    """The learn trial whose trained weights a cost trial starts from; None for untrained ones."""
     state: State = "pending"
     attempt: NonNegativeInt = 0
     """How many times it was started; files of earlier attempts are in `attempts/`."""

@@ -45,10 +45,8 @@ STEP_SCHEDULE_ONLY = ("lr_gamma", "lr_step_epochs")
 
 
 def set_and_varied(settings: Mapping[str, Any], factors: Collection[str]) -> Iterator[str]:
-    """In a grid every cell takes a level of every factor: the value of the base would go unused.
-
-    `factors` by their full names, as `lr` or `model.hidden`.
-    """
+    """In a grid every cell takes a level of every factor: the value of the base would go unused. `factors`
+    by their full names, as `lr` or `model.hidden`."""
     for factor in factors:
         outer, dot, inner = factor.partition(".")
         asked = settings.get(outer)
@@ -170,10 +168,8 @@ def seeds_of(question: Question) -> tuple[int, ...]:
 
 
 def looks_of(question: Question) -> tuple[int, ...]:
-    """After how many seeds it is looked whether all is decided; empty where seeds are not added.
-
-    Ten at most: every look costs a little power. SpecError where seeds cannot be added.
-    """
+    """After how many seeds it is looked whether all is decided; empty where seeds are not added. Ten at
+    most: every look costs a little power. SpecError where seeds cannot be added."""
     if not question.until_decided:
         return ()
     if not isinstance(question.seeds, int):
@@ -195,11 +191,9 @@ def layout_of(
     model_defaults: Mapping[str, Any] | None = None,
 ) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
     """Every cell with its settings, and the names of those that were asked for but are no other than the
-    base: they are not run, and compared with nothing. SpecError with all problems.
-
-    `parameters` are the model's, None where it takes any; `model_defaults` what they are where they are
-    not set. In a one-at-a-time design, and with cells listed by hand, the first cell is the base.
-    """
+    base: they are not run, and compared with nothing. SpecError with all problems. `parameters` are the
+    model's, None where it takes any; in a one-at-a-time design, and with cells listed by hand, the first
+    cell is the base."""
     problems: list[str] = []
     factors = question.vary.items()
     vary = {_factor(name, parameters, "vary", problems): levels for name, levels in factors}

@@ -37,9 +37,9 @@ class DiagnosisSpec(Spec):
 
     tries: tuple[str, ...] = ()
     """What to try, as `data` or `threads=1`; none: what promises most."""
-    most: PositiveInt
+    most: PositiveInt = 4
     """Possible limits to try."""
-    processes: PositiveInt
+    processes: PositiveInt = 3
     """Fresh processes of each change, at least."""
 
 

@@ -335,17 +335,13 @@ def script_only(asked: Iterable[str]) -> Iterator[str]:
             yield f"{name}: is for scripts alone; use `trainlab watch`"
 
 
-def settings_for(
-    defaults: Mapping[str, Any], requested: Mapping[str, Any], where: str = ""
-) -> TrainSpec:
-    """A workload's defaults overridden by the settings asked for, checked together.
-
-    Asking for another optimizer drops the defaults tuned for the workload's own: Adadelta's
-    learning rate of 1.0 would wreck Adam.
-    """
+def settings_for(defaults: Mapping[str, Any], requested: Mapping[str, Any]) -> TrainSpec:
+    """A workload's defaults overridden by the settings asked for, checked together. Asking for another
+    optimizer drops the defaults tuned for the workload's own: Adadelta's learning rate of 1.0 would wreck
+    Adam."""
     own = defaults.get("optimizer", TrainSpec.model_fields["optimizer"].default)
     if requested.get("optimizer", own) != own:
         defaults = {
             n: v for n, v in defaults.items() if not setting_of(TrainSpec, n).is_of_optimizer
         }
-    return checked(TrainSpec, {**defaults, **requested}, where)
+    return checked(TrainSpec, {**defaults, **requested})

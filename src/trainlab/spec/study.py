@@ -327,11 +327,6 @@ class Study(StudyBase):
     def factors(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for cell in self.cells for name in cell.levels))
 
-    @property
-    def keeps_weights(self) -> bool:
-        """Whether learn trials must leave their trained weights behind."""
-        return self.save_model or (self.cost is not None and self.cost.weights != "untrained")
-
     @model_validator(mode="after")
     def _can_be_answered(self) -> "Study":
         if self.cost is None and not self.learn:
