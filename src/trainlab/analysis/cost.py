@@ -304,10 +304,8 @@ def _uncompared(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Ite
 
 
 def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
-
-    Where as many as half did, none stands out.
-    """
+    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer;
+    none where as many as half did."""
     for cell, seeds in evidence.learned.items():
         times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
         if len(times_s) < FEWEST_TRIALS:
