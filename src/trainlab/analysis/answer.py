@@ -276,7 +276,7 @@ class _Writer:
         if not values and not any(one.trial.state == "done" for one in of_cell):
             return
         has_epochs = all(one.has_epochs() for one in of_cell)
-        when = self.ended_after(settings, of_cell, has_epochs=has_epochs)
+        when = self.ended_after(settings, of_cell)
         if values:
             yield self.say(
                 "answer_value" if len(values) == 1 else "answer_values",
@@ -304,16 +304,14 @@ class _Writer:
             if first != last:
                 yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
 
-    def ended_after(
-        self, settings: TrainSpec, of_cell: Sequence[TrialRecords], *, has_epochs: bool
-    ) -> str:
+    def ended_after(self, settings: TrainSpec, of_cell: Sequence[TrialRecords]) -> str:
         """`after 5 epochs`, or so many updates."""
         words, passes = self.words, [one.trial.resolved.get("passes") for one in of_cell]
         num_updates = max((one.trial.steps_done for one in of_cell), default=0)
         num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
         if settings.keep_best:
             return words("answer_best_epoch")
-        if settings.max_steps is None and has_epochs:
+        if settings.max_steps is None and all(one.has_epochs() for one in of_cell):
             # Not always what was asked: training may stop early.
             epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
             return words("answer_after", epochs=epochs)

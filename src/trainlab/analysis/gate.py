@@ -443,16 +443,17 @@ class Gate:
     def ratio(self) -> float | None:
         """How many times as long a step takes, in the setting that became slowest beside the baseline's;
         None where none was compared."""
-        return max((one.change or 0.0 for one in self._timed()), default=None)
+        return None if self._slowest is None else self._slowest.change
 
     @property
     def interval(self) -> Interval | None:
         """The bounds of that ratio."""
-        slowest = max(self._timed(), key=lambda one: one.change or 0.0, default=None)
-        return None if slowest is None else slowest.interval
+        return None if self._slowest is None else self._slowest.interval
 
-    def _timed(self) -> list[Check]:
-        return [one for one in self.checks if one.is_cost and one.change is not None]
+    @property
+    def _slowest(self) -> Check | None:
+        timed = (one for one in self.checks if one.is_cost and one.change is not None)
+        return max(timed, key=lambda one: one.change or 0.0, default=None)
 
     @property
     def processes_needed(self) -> int | None:
