@@ -90,7 +90,7 @@ def test_checks_fail_and_pass_as_often_as_their_bounds_allow_though_settings_are
             measurement=lambda cell, mode: SimpleNamespace(process_ms=tuple(np.exp(logs[cell]))),
             values=lambda cell, metric: dict(enumerate(logs[cell])),
             study=study,
-            learned={},
+            all_learned=(),
             path="",
         )
 

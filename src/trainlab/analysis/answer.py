@@ -16,7 +16,7 @@ from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure, headline
-from trainlab.analysis.document import Block, Notice, Paragraph, Section, Statement, Statements
+from trainlab.analysis.document import Block, Paragraph, Section, Statement, Statements
 from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, TrialRecords, grouped
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
@@ -32,7 +32,6 @@ from trainlab.spec.study import without_part
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
-from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import bare_operator, is_share, metric_value, whole_percent
 
 MOST = 5
@@ -41,11 +40,11 @@ MOST_NAMED = 4
 """Settings named one by one."""
 MOST_OF_SCRIPT = 3
 SAME = ("equivalent", "identical")
+GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
+"""By verdict, what is said of a device that is neither faster nor slower."""
 IMAGES = ("mnist", "fashion-mnist")
 """Data sets whose samples are images."""
 DEVICE = "device"
-GAINS = {"equivalent": "gain_same", "cannot tell": "gain_unknown"}
-"""By verdict, what is said of a device that is neither faster nor slower."""
 NOTABLE_SHARE = 0.2
 """From this share of a step on, fetching samples is worth a sentence."""
 ENOUGH_TO_TEST = 3
@@ -277,7 +276,7 @@ class _Writer:
         if not values and not any(one.trial.state == "done" for one in of_cell):
             return
         has_epochs = all(one.has_epochs() for one in of_cell)
-        when = self.ended_after(settings, of_cell, has_epochs=has_epochs)
+        when = self.ended_after(settings, of_cell)
         if values:
             yield self.say(
                 "answer_value" if len(values) == 1 else "answer_values",
@@ -305,16 +304,14 @@ class _Writer:
             if first != last:
                 yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
 
-    def ended_after(
-        self, settings: TrainSpec, of_cell: Sequence[TrialRecords], *, has_epochs: bool
-    ) -> str:
+    def ended_after(self, settings: TrainSpec, of_cell: Sequence[TrialRecords]) -> str:
         """`after 5 epochs`, or so many updates."""
         words, passes = self.words, [one.trial.resolved.get("passes") for one in of_cell]
         num_updates = max((one.trial.steps_done for one in of_cell), default=0)
         num_epochs = max((one.trial.epochs_done for one in of_cell), default=0)
         if settings.keep_best:
             return words("answer_best_epoch")
-        if settings.max_steps is None and has_epochs:
+        if settings.max_steps is None and all(one.has_epochs() for one in of_cell):
             # Not always what was asked: training may stop early.
             epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
             return words("answer_after", epochs=epochs)
@@ -333,8 +330,7 @@ class _Writer:
         for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
             key = "answer_diverged_all" if len(self.cells) == 1 else key
-            (name,) = self.names(one)
-            yield self.tell(one, key, "trouble", setting=name)
+            yield self.tell(one, key, "trouble", setting=self.names(one)[0])
         for one in self.by_kind.get("not_finite", [])[:MOST_NAMED]:
             key = "answer_not_finite_all" if len(self.cells) == 1 else "answer_not_finite"
             yield self.tell(one, key, setting=self.names(one)[0])
@@ -686,36 +682,6 @@ def busy_s(trials: Iterable[TrialRecord]) -> float:
         total_s += max(0.0, end - max(start, latest))
         latest = max(latest, end)
     return total_s
-
-
-def notices(data: RunData, words: Words) -> Iterator[Notice]:
-    """What a reader must know before anything else."""
-    states = [trial.state for trial in data.evidence.trials]
-    planned = len(states) + data.evidence.num_damaged
-    counts = {
-        "notice_unfinished": states.count("pending") + states.count("running"),
-        "notice_failed": states.count("failed"),
-        "notice_interrupted": states.count("interrupted"),
-        "notice_damaged": data.evidence.num_damaged,
-    }
-    for key, number in counts.items():
-        if number:
-            yield Notice(words(key, some=number, all=planned), "failure")
-    texts: dict[str, None] = {}
-    for trial in data.evidence.trials:
-        if (dataset := trial.data) is not None and dataset.is_subset:
-            train, test = f"{dataset.num_train:,}", f"{dataset.num_test:,}"
-            text = words("notice_subset", name=dataset.name, train=train, test=test)
-            note = error_line(dataset.note, words.lang) if dataset.note else ""
-            texts[words.sentences(text, note)] = None
-    yield from map(Notice, texts)
-
-
-def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
-    """A warning at the top of the report where measurements are unstable."""
-    for one in data.findings:
-        if one.kind == "unstable" and one.num_unstable:
-            yield Notice(one.fill(words, "unstable_notice"))
 
 
 def answer_section(data: RunData, words: Words) -> Section:

@@ -11,10 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainlab.analysis.document import Figure
-from trainlab.analysis.evidence import Evidence, level_of
-from trainlab.analysis.finding import MOST_CELLS, factor_name
-from trainlab.spec import Cell
-from trainlab.spec.study import level_text
+from trainlab.analysis.finding import MOST_CELLS
 from trainlab.words import Words
 from trainlab.words.numbers import figure, is_share, percent
 
@@ -181,11 +178,8 @@ def band_and_line(
     zoomed: Sequence[str] = ("x",),
     filters: Sequence[Spec] = (),
 ) -> list[Spec]:
-    """Layers: the band from `band_low` to `band_high` of rows that have one, the line through `y`.
-
-    `filters` apply to both. Where no row has a band its layer is left out: Vega would complain. Zoomed by
-    wheel with Shift held, so that a page still scrolls; dragging moves, a double click resets.
-    """
+    """Layers: the band of rows that have one, and the line through `y`; `filters` apply to both. Zoomed by
+    wheel with Shift held, so that a page still scrolls; dragging moves, a double click resets."""
     place = {"x": x, "y": y, "color": hue}
     selection = {
         "type": "interval",
@@ -372,56 +366,3 @@ def bar_figure(
         spec=chart(rows, [bar], 34 + 30 * len(bars)),
         note=words(f"{kind}_note"),
     )
-
-
-# A heat map: a value over two factors.
-
-FEWEST_CELLS = 4
-SQUARE = 34
-"""Height of a row, in pixels."""
-
-
-def heat_map(
-    evidence: Evidence,
-    value_of: Callable[[Cell], float | None],
-    text_of: Callable[[float], str],
-    title: str,
-    words: Words,
-) -> Spec | None:
-    """None unless the study is a grid of two factors with two levels each or more."""
-
-    def level(cell: Cell, factor: str) -> str:
-        known = level_of(cell, factor)
-        return "" if known is None else level_text(known)
-
-    factors = [f for f in evidence.factors if len({level(c, f) for c in evidence.cells}) > 1]
-    if len(factors) != 2:
-        return None
-    across, down = factors
-    rows: list[Spec] = [
-        {
-            "cell": cell.id,
-            "across": level(cell, across),
-            "down": level(cell, down),
-            "value": value,
-            "text": text_of(value),
-        }
-        for cell in evidence.cells
-        if (value := value_of(cell)) is not None
-    ]
-    if len(rows) < FEWEST_CELLS or len({(row["across"], row["down"]) for row in rows}) < len(rows):
-        return None
-    axis = {"labelAngle": 0, "ticks": False, "domain": False, "grid": False}
-    levels = {name: list(dict.fromkeys(row[name] for row in rows)) for name in ("across", "down")}
-    place = {
-        "x": nominal("across", factor_name(across, words), levels["across"], axis),
-        "y": nominal("down", factor_name(down, words), levels["down"], axis),
-        "tooltip": tooltip([("cell", words("cell"), None), ("text", title, None)]),
-    }
-    hue = quantity("value", title, scale={"range": ["#dbe9f6", "#2a6fb0"], "zero": False})
-    values = [row["value"] for row in rows]
-    is_dark = f"datum.value > {(min(values) + max(values)) / 2:.6g}"
-    ink = {"condition": {"test": is_dark, "value": "#ffffff"}, "value": "#1c2430"}
-    squares = layer("rect", {**place, "color": hue}, stroke="#ffffff")
-    texts = layer("text", {**place, "text": {"field": "text"}, "color": ink}, fontSize=12)
-    return chart(rows, [squares, texts], 30 + SQUARE * len(levels["down"]))

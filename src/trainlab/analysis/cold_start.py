@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 
 from trainlab.analysis.charts import Hover, Spec, chart, colour, layer, quantity, scale_for, tooltip
@@ -88,6 +87,9 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
     phases_ms = tuple(map(phase, phases))
     slowest = max(phases_ms, key=attrgetter("excess"))
 
+    def in_phase(name: str) -> ColdPair:
+        return pair(name, lambda step: step.in_phases.get(slowest.name, {}).get(COUNTS[name]))
+
     return ColdStart(
         step_ms=pair("step", _total_ms),
         phases_ms=phases_ms,
@@ -96,14 +98,8 @@ def cold_start(costs: Sequence[CostRecord], layers: LayersRecord | None) -> Cold
             pair(name, read) for name, read in counts.items() if read(first) is not None
         ),
         slowest=slowest,
-        in_slowest=tuple(
-            pair(one, partial(in_phase, phase=slowest.name, field=COUNTS[one])) for one in COUNTS
-        ),
+        in_slowest=tuple(map(in_phase, COUNTS)),
     )
-
-
-def in_phase(step: ColdStep, phase: str, field: str) -> int:
-    return step.in_phases.get(phase, {}).get(field, 0)
 
 
 def _total_ms(step: ColdStep) -> float:

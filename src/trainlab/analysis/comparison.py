@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainlab import __version__
 from trainlab.analysis import charts, document, factors
-from trainlab.analysis.answer import notices, size_text
+from trainlab.analysis.answer import size_text
 from trainlab.analysis.cost import MOST_VALUES, headline, ratios_between
 from trainlab.analysis.document import Document, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import (
@@ -22,14 +22,15 @@ from trainlab.analysis.evidence import (
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.method import environment_rows
-from trainlab.analysis.metrics import compared_metrics, limits_of, resolution_of
+from trainlab.analysis.metrics import compared_metrics, compared_values
 from trainlab.analysis.operators import operator_table
+from trainlab.analysis.overview import notices
 from trainlab.analysis.tables import name, table_of, value
 from trainlab.errors import RecordError
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.stats.means import Interval
-from trainlab.stats.verdict import Verdict, compare_all
+from trainlab.stats.verdict import Verdict
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 
@@ -108,10 +109,8 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
 
 
 def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
-    """Runs of one study with different seeds as one; RecordError says why they must stay apart.
-
-    `paths` are their folders, for that line.
-    """
+    """Runs of one study with different seeds as one; RecordError, which names them by `paths`, their
+    folders, says why they must stay apart."""
     first = runs[0]
     names = labels_of(runs, paths) if paths else tuple(run.name for run in runs)
     learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
@@ -216,10 +215,7 @@ def _learned(first: Evidence, second: Evidence, pairs: list[CellPair]) -> Iterat
     for metric in compared_metrics(first):
         values = {name: first.values(a, metric) for (name, _), (_, a, _) in named.items()}
         values |= {name: second.values(b, metric) for (_, name), (_, _, b) in named.items()}
-        limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
-        margin, most = first.study.margins.get(metric), limits.high - limits.low
-        step = resolution_of(first, metric)
-        found = compare_all(values, [*named], margin, resolution=step, most=most)
+        found = compared_values(first, metric, values, [*named])
         for (cell, _, _), one in zip(named.values(), found, strict=True):
             if one.mean_a is not None and one.mean_b is not None:
                 ends = one.mean_a, one.mean_b, one.mean_b - one.mean_a
@@ -356,10 +352,8 @@ def _learned_compared(metric: str, pairs: Sequence[CellComparison], words: Words
 def comparison_of(
     first: RunData, second: RunData, compared: SideBySide, lang: str, labels: Sequence[str] = ()
 ) -> Document:
-    """The report of two runs, the first called A and the second B.
-
-    `labels` tell them apart in the title; their studies' names where they are not given.
-    """
+    """The report of two runs, the first called A and the second B; `labels` tell them apart in the title,
+    or else their studies' names."""
     words = Words(lang)
     a, b = first.evidence, second.evidence
     name_a, name_b = labels or (a.name, b.name)

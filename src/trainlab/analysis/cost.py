@@ -231,7 +231,6 @@ def _compared(
     noise, memory = noise_ratio(evidence, mode), []
     for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
         confounds = trial_confounds(first.trial, second.trial, pair.factors)
-        shared = {"factor": pair.factor, "levels": pair.levels, "cells": pair.ids}
         values: dict[str, float | None] = {"ratio": comparison.ratio.value, "noise": noise}
         for end, one in (("a", first), ("b", second)):
             values[f"sample_us_{end}"] = one.summary.sample_us.value
@@ -246,13 +245,13 @@ def _compared(
             interval=comparison.equivalence if is_equivalent else comparison.ratio.interval,
             verdict=comparison.verdict,
             confounds=confounds,
-            **shared,
+            **pair.shared,
             **values,
         )
         if first.peak_mib is not None and second.peak_mib is not None:
             peaks = {"mib_a": first.peak_mib, "mib_b": second.peak_mib}
             ratio, subject = second.peak_mib / first.peak_mib, f"{mode}/peak_bytes"
-            told = {**shared, **peaks, "ratio": ratio}
+            told = {**pair.shared, **peaks, "ratio": ratio}
             memory.append(MEMORY(subject=subject, n=1, confounds=confounds, **told))
     yield from memory
 
@@ -304,10 +303,8 @@ def _uncompared(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Ite
 
 
 def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer.
-
-    Where as many as half did, none stands out.
-    """
+    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer;
+    none where as many as half did."""
     for cell, seeds in evidence.learned.items():
         times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
         if len(times_s) < FEWEST_TRIALS:

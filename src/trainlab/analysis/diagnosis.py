@@ -452,11 +452,9 @@ def processes_needed(found: CostComparison, gain: float) -> int | None:
 def compared(
     timed: Sequence[Timed], base: str, rare: Collection[str] = ()
 ) -> dict[str, CostComparison]:
-    """Every cell with the base, by time per sample, as one family.
-
-    Cells of `rare` are compared by the mean over turns, which counts what happens now and then; the others
-    by the level of their usual turns, which other programs disturb less.
-    """
+    """Every cell with the base, by time per sample, as one family. Cells of `rare` are compared by the mean
+    over turns, which counts what happens now and then; others by their usual turns, which other programs
+    disturb less."""
     members = dict.fromkeys((one.cell, one.again) for one in timed)
     cells = [cell for cell, again in members if cell != base and not again]
     if (base, False) not in members or not cells:

@@ -63,10 +63,6 @@ class TrialRecords:
     limits: costs.LimitsRecord | None = None
     probe_price: costs.ProbeCostRecord | None = None
 
-    def read_steps(self) -> list[Line]:
-        """The curve's lines of kind `step`."""
-        return [line for line in self.files.curve() if line["kind"] == "step"]
-
     def read_network(self) -> costs.NetworkRecord | None:
         """The calls of its model; None where they were not recorded."""
         return _read(self.files.network)
@@ -220,8 +216,13 @@ class Evidence:
     @cached_property
     def metrics(self) -> tuple[str, ...]:
         """The metrics that the learn trials ended with, in the order of the records; settings apart."""
-        trials = (learned.trial for seeds in self.learned.values() for learned in seeds.values())
-        return tuple(dict.fromkeys(name for trial in trials for name in trial.final if "/" in name))
+        finals = (one.trial.final for one in self.all_learned)
+        return tuple(dict.fromkeys(name for final in finals for name in final if "/" in name))
+
+    @property
+    def all_learned(self) -> list[TrialRecords]:
+        """Learn trials that ended in any way, cell by cell."""
+        return [one for seeds in self.learned.values() for one in seeds.values()]
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
         """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where it
@@ -511,9 +512,7 @@ def pooling_problems(
     first: Environment, second: Environment, git_matters: bool = True
 ) -> tuple[str, ...]:
     """Why trials of two runs must not be put into one mean; empty where nothing speaks against it.
-
-    `git_matters`: whether the code that ran may be that of the folder a run was started in.
-    """
+    `git_matters`: whether the code that ran may be that of the folder a run was started in."""
     versions = [
         (name, first.packages.get(name), second.packages.get(name)) for name in BREAKS_POOLING
     ]

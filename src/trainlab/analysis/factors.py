@@ -12,7 +12,14 @@ import numpy as np
 from trainlab.analysis import charts, finding, metrics, tables
 from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
-from trainlab.analysis.evidence import ENDED_WELL, Confound, Evidence, grouped, trial_confounds
+from trainlab.analysis.evidence import (
+    ENDED_WELL,
+    Confound,
+    Evidence,
+    grouped,
+    level_of,
+    trial_confounds,
+)
 from trainlab.analysis.finding import Cause, Finding, Kind, RunData, arrow
 from trainlab.analysis.metrics import Contrast, MetricTable, against_references
 from trainlab.analysis.tables import EMPTY
@@ -27,7 +34,6 @@ from trainlab.stats.verdict import (
     Failures,
     Verdict,
     are_identical,
-    compare_all,
 )
 from trainlab.words import WORDS, Words
 from trainlab.words.numbers import figure, is_share, metric_difference, metric_value
@@ -215,15 +221,8 @@ def _compared(evidence: Evidence, metric: str, pairs: Sequence[Contrast]) -> tup
     """The comparisons of a metric, as one family."""
     cells = metrics.with_like_seeds(evidence.cells)
     values = {cell.id: evidence.values(cell.id, metric) for cell in cells}
-    limits = metrics.limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
-    return compare_all(
-        values,
-        [pair.ids for pair in pairs],
-        evidence.study.margins.get(metric),
-        looks=evidence.study.looks,
-        resolution=metrics.resolution_of(evidence, metric),
-        most=limits.high - limits.low,
-    )
+    ids = [pair.ids for pair in pairs]
+    return metrics.compared_values(evidence, metric, values, ids, evidence.study.looks)
 
 
 def open_comparisons(evidence: Evidence) -> tuple[int, int]:
@@ -515,4 +514,49 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(words("dots_note"), more),
         spec=charts.dot_chart(metric, words.metric_title(metric), rows, words),
+    )
+
+
+FEWEST_CELLS = 4
+SQUARE = 34
+"""Height of a row, in pixels."""
+
+
+def heat_figure(evidence: Evidence, metric: str, words: Words) -> Figure | None:
+    """A metric over two factors; None unless the study is a grid of two with two levels each or more."""
+    varied = ((f, {level_of(cell, f) for cell in evidence.cells}) for f in evidence.factors)
+    factors = [factor for factor, levels in varied if len(levels) > 1]
+    if len(factors) != 2:
+        return None
+    rows: list[charts.Spec] = []
+    scale = 100 if is_share(metric) else 1
+    for cell in evidence.cells:
+        if values := evidence.finite_values(cell.id, metric):
+            known = (level_of(cell, factor) for factor in factors)
+            across, down = ("" if level is None else level_text(level) for level in known)
+            mean = scale * sum(values) / len(values)
+            shown = {"value": mean, "text": metric_value(metric, mean / scale)}
+            rows.append({"cell": cell.id, "across": across, "down": down, **shown})
+    if len(rows) < FEWEST_CELLS or len({(row["across"], row["down"]) for row in rows}) < len(rows):
+        return None
+    axis = {"labelAngle": 0, "ticks": False, "domain": False, "grid": False}
+    place: charts.Spec = {}
+    for axis_name, field, factor in zip("xy", ("across", "down"), factors, strict=True):
+        levels = list(dict.fromkeys(row[field] for row in rows))
+        place[axis_name] = charts.nominal(field, finding.factor_name(factor, words), levels, axis)
+    title, name = words.metric_title(metric), words.metric(metric)
+    place["tooltip"] = charts.tooltip([("cell", words("cell"), None), ("text", title, None)])
+    hue = charts.quantity("value", title, scale={"range": ["#dbe9f6", "#2a6fb0"], "zero": False})
+    means = [row["value"] for row in rows]
+    is_dark = f"datum.value > {(min(means) + max(means)) / 2:.6g}"
+    ink = {"condition": {"test": is_dark, "value": "#ffffff"}, "value": "#1c2430"}
+    squares = charts.layer("rect", {**place, "color": hue}, stroke="#ffffff")
+    texts = charts.layer("text", {**place, "text": {"field": "text"}, "color": ink}, fontSize=12)
+    told = words.listed(f"{row['cell']}: {row['text']}" for row in rows)
+    return Figure(
+        id=figure_id("grid", metric),
+        caption=words.tidy(words("grid_caption", metric=name)),
+        alt=words.tidy(words("final_alt", metric=name, values=told)),
+        note=words("grid_note"),
+        spec=charts.chart(rows, [squares, texts], 30 + SQUARE * len({row["down"] for row in rows})),
     )

@@ -44,10 +44,8 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 @dataclass(frozen=True)
 class Kind:
-    """What findings of one kind share: where they stand, how they are ranked and worded.
-
-    Calling it makes a finding; what is not a field of `Finding` is one of its numbers.
-    """
+    """What findings of one kind share: where they stand, how they are ranked and worded. Calling it makes
+    one; what is not a field of `Finding` is one of its numbers."""
 
     name: str
     section: Section
@@ -80,10 +78,8 @@ SHARED = ("subject", "cells", "n", "factor", "levels", "interval", "verdict", "c
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing a study has shown, or could not show.
-
-    Its numbers, and what its kind says of all of them (`section`, `rank`, `test`), are read as attributes.
-    """
+    """One thing a study has shown, or could not show. Its numbers, and what its kind says of all of them
+    (`section`, `rank`, `test`), are read as attributes."""
 
     of_kind: Kind
     subject: str
@@ -270,9 +266,11 @@ class RunData:
     @cached_property
     def step_lines(self) -> dict[str, dict[int, tuple[Line, ...]]]:
         """The curves' lines of kind `step`, by cell and seed, of the cells that are drawn."""
-        learned = self.evidence.learned
         return {
-            cell: {seed: tuple(trial.read_steps()) for seed, trial in learned[cell].items()}
+            cell: {
+                seed: tuple(line for line in one.files.curve() if line["kind"] == "step")
+                for seed, one in self.evidence.learned[cell].items()
+            }
             for cell in self.drawn_cells
         }
 

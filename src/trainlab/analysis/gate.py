@@ -443,16 +443,17 @@ class Gate:
     def ratio(self) -> float | None:
         """How many times as long a step takes, in the setting that became slowest beside the baseline's;
         None where none was compared."""
-        return max((one.change or 0.0 for one in self._timed()), default=None)
+        return None if self._slowest is None else self._slowest.change
 
     @property
     def interval(self) -> Interval | None:
         """The bounds of that ratio."""
-        slowest = max(self._timed(), key=lambda one: one.change or 0.0, default=None)
-        return None if slowest is None else slowest.interval
+        return None if self._slowest is None else self._slowest.interval
 
-    def _timed(self) -> list[Check]:
-        return [one for one in self.checks if one.is_cost and one.change is not None]
+    @property
+    def _slowest(self) -> Check | None:
+        timed = (one for one in self.checks if one.is_cost and one.change is not None)
+        return max(timed, key=lambda one: one.change or 0.0, default=None)
 
     @property
     def processes_needed(self) -> int | None:
@@ -528,13 +529,20 @@ def gate_of(
     mode: str | None = None,
     any_host: bool = False,
 ) -> Gate:
-    """RecordError where the runs are not of the same thing; SpecError where a margin is none.
-
-    The time of a step is compared where `slower` is given or `worse` is not.
-    """
+    """RecordError where the runs are not of the same thing; SpecError where a margin is none. The time of a
+    step is compared where `slower` is given or `worse` is not."""
     worse = worse or {}
     margin = DEFAULT_SLOWER if slower is None and not worse else slower
-    if problems := [*_margin_problems(margin, worse)]:
+    problems = [
+        f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"
+        for metric, amount in worse.items()
+        if not 0 < amount < math.inf
+    ]
+    if margin is not None and not 0 < margin < 1:
+        problems[:0] = [
+            f"slower: got {100 * margin:g}%, must be above 0% and below 100%, as 5% or 0.05"
+        ]
+    if problems:
         raise SpecError(problems)
     check_comparable(run, baseline, worse)
     of_run, of_baseline = ([cell.id for cell in one.cells] for one in (run, baseline))
@@ -569,11 +577,3 @@ def gate_of(
         num_failed=sum(trial.state == "failed" for trial in run.trials),
         left_out=tuple(f"{s.path}: {lost.reason}" for s in (run, baseline) for lost in s.damaged),
     )
-
-
-def _margin_problems(slower: float | None, worse: Mapping[str, float]) -> Iterator[str]:
-    if slower is not None and not 0 < slower < 1:
-        yield f"slower: got {100 * slower:g}%, must be above 0% and below 100%, as 5% or 0.05"
-    for metric, amount in worse.items():
-        if not 0 < amount < math.inf:
-            yield f"worse: got {amount} for {metric}, must be above 0, as test/accuracy=0.01"

@@ -16,8 +16,9 @@ from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, LOSS, Evidence, Line, grouped, level_of
-from trainlab.analysis.factors import EFFECTS, effect_findings, pattern_findings
+from trainlab.analysis.factors import EFFECTS, effect_findings, heat_figure, pattern_findings
 from trainlab.analysis.finding import Finding, Kind, RunData, arrow
+from trainlab.analysis.method import sampling_findings
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
     EMPTY,
@@ -223,41 +224,6 @@ def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
         )
 
 
-TEST_SET = Kind(
-    "test_set",
-    "method",
-    phrases=lambda found, words: {
-        "value_text": metric_value(found.subject, found.value),
-        "error_text": found.difference_text(words, found.half_width).lstrip("+"),
-        "difference_text": found.difference_text(words, found.half_width_difference).lstrip("+"),
-    },
-)
-"""How well an accuracy, and the difference of two, is known from the number of test samples alone."""
-
-
-def sampling_findings(evidence: Evidence, table: metrics.MetricTable) -> Iterator[Finding]:
-    """For the best of the cells, where the metric is an accuracy."""
-    num_samples = metrics.num_test_samples(evidence)
-    if not is_share(table.metric) or not num_samples or not table.cells:
-        return
-    value = float(np.nanmean(table.values, axis=1).max())
-    if not 0 <= value <= 1:
-        return  # no share, whatever its name says
-    # Two right and two wrong more: without them nothing would be left to chance at 100%.
-    share = (value * num_samples + 2) / (num_samples + 4)
-    # Both test sets are drawn: this one and the other.
-    half_width = 1.96 * math.sqrt(2 * share * (1 - share) / num_samples)
-    yield TEST_SET(
-        subject=table.metric,
-        cells=(),
-        num_samples=num_samples,
-        value=value,
-        half_width=half_width,
-        half_width_difference=math.sqrt(2) * half_width,
-        n=num_samples,
-    )
-
-
 def _epochs(epoch: float | None, words: Words) -> str:
     return words("never") if epoch is None else words.counted("one_epoch", "epochs", epoch)
 
@@ -329,29 +295,30 @@ def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
     """Of every cell, then every cell against its reference. One that was stopped from outside might yet
     have reached it, and does not count."""
 
-    def first_reached(lines: Sequence[Line]) -> tuple[float, float]:
-        """The first epoch that meets the target, even if a later one falls back, and the seconds until its
-        end; both infinite where none does."""
-        for line in sorted(lines, key=itemgetter("epoch")):
-            value = line.get(target.metric)
-            if value is not None and target.is_met_by(float(value)):
-                return float(line["epoch"]), float(line["time_s"])
-        return math.inf, math.inf
-
     about = {"subject": target.metric, "target": target.value}
+    never: Line = {"epoch": math.inf, "time_s": math.inf}
+
+    def is_met(line: Line) -> bool:
+        value = line.get(target.metric)
+        return value is not None and target.is_met_by(float(value))
+
     epochs: dict[str, list[float]] = {}
     for cell in (one.id for one in evidence.cells):
         learned = evidence.learned.get(cell, {}).values()
         ended = [one.epochs for one in learned if one.trial.state in ENDED_WELL]
         if ended:
-            reached = [first_reached(lines) for lines in ended]
-            epochs[cell] = [epoch for epoch, _ in reached]
+            # The first epoch that meets the target, even if a later one falls back, and its end.
+            firsts = [
+                min((o for o in lines if is_met(o)), key=itemgetter("epoch"), default=never)
+                for lines in ended
+            ]
+            epochs[cell] = [float(line["epoch"]) for line in firsts]
             yield TIME_TO_TARGET(
                 **about,
                 cells=(cell,),
                 num_reached=sum(map(math.isfinite, epochs[cell])),
                 median_epoch=censored_median(epochs[cell]),
-                median_s=censored_median([seconds for _, seconds in reached]),
+                median_s=censored_median([float(line["time_s"]) for line in firsts]),
                 n=len(ended),
             )
     compared = [pair for pair in metrics.contrasts(evidence.cells) if {*pair.ids} <= epochs.keys()]
@@ -687,7 +654,7 @@ def learn_section(data: RunData, words: Words) -> Section | None:
     num_all, num_drawn = len(evidence.learned), len(data.drawn_cells)
     if num_all > num_drawn and figures:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=num_all)))
-    heat = heat_figure(data, compared[0], words) if compared else None
+    heat = heat_figure(evidence, compared[0], words) if compared else None
     shown = (*figures, heat, learn_table(evidence, words), epochs_by_cell(evidence, words))
     blocks += [block for block in shown if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
@@ -729,30 +696,4 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
-    )
-
-
-def heat_figure(data: RunData, metric: str, words: Words) -> Figure | None:
-    """A metric over two factors; None unless the study is a grid of two."""
-    evidence, scale = data.evidence, 100 if is_share(metric) else 1
-    means = {
-        cell.id: scale * sum(values) / len(values)
-        for cell in evidence.cells
-        if (values := evidence.finite_values(cell.id, metric))
-    }
-
-    def text_of(value: float) -> str:
-        return metric_value(metric, value / scale)
-
-    title = words.metric_title(metric)
-    spec = charts.heat_map(evidence, lambda cell: means.get(cell.id), text_of, title, words)
-    if spec is None:
-        return None
-    values_text = words.listed(f"{cell}: {text_of(value)}" for cell, value in means.items())
-    return Figure(
-        id=figure_id("grid", metric),
-        caption=words.tidy(words("grid_caption", metric=words.metric(metric))),
-        alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values_text)),
-        note=words("grid_note"),
-        spec=spec,
     )

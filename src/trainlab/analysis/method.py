@@ -1,21 +1,25 @@
 """The method: what was repeated and tested, what the instruments cost, what could not be decided."""
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from trainlab.analysis.cost import noise_ratio, warning_table
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import RunData, confounds_text, num_seeds
+from trainlab.analysis.finding import Finding, Kind, RunData, confounds_text, num_seeds
 from trainlab.analysis.measurement import MODES, Measurement
+from trainlab.analysis.metrics import MetricTable, num_test_samples
 from trainlab.analysis.tables import Field, bullets, count, name, table_of, value
 from trainlab.record.cost_record import CostRecord
 from trainlab.record.study_record import Environment
 from trainlab.spec import Study
 from trainlab.stats.means import FEWEST_FOR_INTERVAL, median_interval
 from trainlab.words import Words
-from trainlab.words.numbers import figure
+from trainlab.words.numbers import figure, is_share, metric_value
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,41 @@ def _range(values: Iterable[int], words: Words) -> str:
     numbers = list(values)
     low, high = min(numbers), max(numbers)
     return f"{low:,}" if low == high else words("range", low=f"{low:,}", high=f"{high:,}")
+
+
+TEST_SET = Kind(
+    "test_set",
+    "method",
+    phrases=lambda found, words: {
+        "value_text": metric_value(found.subject, found.value),
+        "error_text": found.difference_text(words, found.half_width).lstrip("+"),
+        "difference_text": found.difference_text(words, found.half_width_difference).lstrip("+"),
+    },
+)
+"""How well an accuracy, and the difference of two, is known from the number of test samples alone."""
+
+
+def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
+    """For the best of the cells, where the metric is an accuracy."""
+    num_samples = num_test_samples(evidence)
+    if not is_share(table.metric) or not num_samples or not table.cells:
+        return
+    value = float(np.nanmean(table.values, axis=1).max())
+    if not 0 <= value <= 1:
+        return  # no share, whatever its name says
+    # Two right and two wrong more: without them nothing would be left to chance at 100%.
+    share = (value * num_samples + 2) / (num_samples + 4)
+    # Both test sets are drawn: this one and the other.
+    half_width = 1.96 * math.sqrt(2 * share * (1 - share) / num_samples)
+    yield TEST_SET(
+        subject=table.metric,
+        cells=(),
+        num_samples=num_samples,
+        value=value,
+        half_width=half_width,
+        half_width_difference=math.sqrt(2) * half_width,
+        n=num_samples,
+    )
 
 
 # The machines, the software and the data of a run.

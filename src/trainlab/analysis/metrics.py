@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -13,6 +13,7 @@ from trainlab.spec.settings import Scalar
 from trainlab.spec.study import PARTS, lower_is_better, objective_of, recorded_as
 from trainlab.stats.contrasts import Family, Floats, compare_cells, table_of
 from trainlab.stats.means import NOT_NEGATIVE, SHARES, UNLIMITED, Interval
+from trainlab.stats.verdict import Comparison, compare_all
 from trainlab.words.numbers import is_share
 
 ACCURACY = "test/accuracy"
@@ -102,14 +103,28 @@ def limits_of(metric: str, values: Iterable[float] = ()) -> Interval:
 
 def num_test_samples(evidence: Evidence) -> int | None:
     """The fewest that any learn trial was tested on; None where that is not recorded."""
-    trials = (learned.trial for seeds in evidence.learned.values() for learned in seeds.values())
-    return min((trial.data.num_test for trial in trials if trial.data is not None), default=None)
+    known = (one.trial.data for one in evidence.all_learned)
+    return min((data.num_test for data in known if data is not None), default=None)
 
 
 def resolution_of(evidence: Evidence, metric: str) -> float:
     """The step in which values of the metric come: an accuracy on n samples is a multiple of 1 / n."""
     num_samples = num_test_samples(evidence)
     return 1 / num_samples if metric == ACCURACY and num_samples else 0.0
+
+
+def compared_values(
+    evidence: Evidence,
+    metric: str,
+    values: Mapping[str, Mapping[int, float]],
+    pairs: Sequence[tuple[str, str]],
+    looks: tuple[int, ...] = (),
+) -> tuple[Comparison, ...]:
+    """The comparisons of pairs of cells, by their values of the metric by seed, as one family."""
+    limits = limits_of(metric, (one for seeds in values.values() for one in seeds.values()))
+    margin, most = evidence.study.margins.get(metric), limits.high - limits.low
+    step = resolution_of(evidence, metric)
+    return compare_all(values, pairs, margin, looks=looks, resolution=step, most=most)
 
 
 # Which cells are compared with which: those that differ by one factor.
@@ -168,11 +183,9 @@ def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
 def against_references(cells: Sequence[Cell]) -> list[Contrast]:
     """Every cell against its reference; none against one with the same settings by another name.
 
-    In a grid that is the cell with the factor's first level and all else equal. Around a base it is
-    the base, also for a cell that changes several settings at once. A cell listed beside a grid that
-    has no such neighbour is compared with the grid's first. Cells whose seeds change other parts of what
-    is random are not compared: see `with_like_seeds`.
-    """
+    In a grid that is the cell with the factor's first level and all else equal; around a base the base,
+    also for a cell that changes several settings at once. A cell listed beside a grid that has no such
+    neighbour is compared with the grid's first."""
     cells = with_like_seeds(cells)
     if cells and not cells[0].levels:
         others = [cell for cell in cells[1:] if cell.settings.meaning != cells[0].settings.meaning]
@@ -198,11 +211,8 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
 
 
 def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """The cells whose seeds change the same as the first cell's.
-
-    What a seed changes is no setting of the training: it says which spread is measured, and cells that
-    differ by it have no seeds in common to be compared by.
-    """
+    """The cells whose seeds change the same as the first cell's. What a seed changes is no setting of the
+    training: cells that differ by it have no seeds in common to be compared by."""
     return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
 
 

@@ -73,24 +73,20 @@ def ranked(
     by_shape: bool = True,
     phases: Collection[str] | None = None,
 ) -> list[Operator]:
-    """Operators, the costliest first. By self time, so that wrappers do not count twice.
-
-    Not `by_shape`: the calls of all shapes together. `phases`: what ran in these alone.
-    """
+    """Operators, the costliest first; by self time, so that wrappers do not count twice. Not `by_shape`:
+    the calls of all shapes together. `phases`: what ran in these alone."""
     place, num_steps = "device" if is_on_device(record) else "cpu", record.num_steps
     whole_us = record.profiled_step_us if place == "cpu" else device_us(record)
     groups: dict[tuple[str, str], list[OperatorRow]] = {}
     for row in record.rows:
         if row.kind == "operator" and (phases is None or row.phase in phases):
             groups.setdefault((row.name, row.shapes if by_shape else ""), []).append(row)
-    operators = []
+    operators, of_place = [], (f"self_{place}_us", f"total_{place}_us", f"self_{place}_bytes")
+    summed = ("calls", *of_place, "outermost_calls")
     for (operator, shapes), rows in groups.items():
-
-        def per_step(field: str, rows: Sequence[OperatorRow] = rows) -> float:
-            return float(sum(getattr(row, field) for row in rows) / num_steps)
-
-        calls, self_us = per_step("calls"), per_step(f"self_{place}_us")
-        total_us = per_step(f"total_{place}_us")
+        calls, self_us, total_us, num_bytes, outermost_calls = (
+            float(sum(getattr(row, field) for row in rows) / num_steps) for field in summed
+        )
         operators.append(
             Operator(
                 name=operator,
@@ -101,8 +97,8 @@ def ranked(
                 share=self_us / whole_us if whole_us else 0.0,
                 total_us=total_us,
                 average_us=total_us / calls,
-                memory_bytes=round(per_step(f"self_{place}_bytes")),
-                outermost_calls_per_step=per_step("outermost_calls"),
+                memory_bytes=round(num_bytes),
+                outermost_calls_per_step=outermost_calls,
             )
         )
     fields = {"self": "self_us", "total": "total_us", "calls": "calls", "memory": "memory_bytes"}
@@ -235,12 +231,8 @@ def operator_findings(series: BatchSeries) -> Iterator[Finding]:
 
 def _compared_calls(by_size: Mapping[int, OperatorsRecord]) -> dict[int, Operator]:
     """One operator at every size: that which takes most of the forward and backward pass at the largest, if
-    it is called equally often at all.
-
-    torch may run the same layer by other operators at another size. Where the calls per step differ,
-    it is the operator that the model's code called itself and that takes most; nothing where those
-    differ too.
-    """
+    it is called equally often at all. Else, as torch may run a layer by other operators at another size,
+    that which the model's code called itself and that takes most; nothing where those calls differ, too."""
     inner = {size: ranked(r, by_shape=False, phases=PER_SAMPLE) for size, r in by_size.items()}
     written = {}
     for size, record in by_size.items():

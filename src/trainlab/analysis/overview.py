@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis.cost import cost_findings
-from trainlab.analysis.document import Block, Listing, Section
+from trainlab.analysis.document import Block, Listing, Notice, Section
 from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
 from trainlab.analysis.factors import EFFECTS
 from trainlab.analysis.finding import CAUSES, Finding, Kind, RunData, num_seeds
@@ -132,6 +132,36 @@ def data_of(evidence: Evidence) -> RunData:
         # A diagnosis compares its changes by rules of its own: a ratio has one verdict, not two.
         found = tuple(one for one in found if one.kind not in ("cost", "undecided"))
     return RunData(evidence, found)
+
+
+def notices(data: RunData, words: Words) -> Iterator[Notice]:
+    """What a reader must know before anything else."""
+    states = [trial.state for trial in data.evidence.trials]
+    planned = len(states) + data.evidence.num_damaged
+    counts = {
+        "notice_unfinished": states.count("pending") + states.count("running"),
+        "notice_failed": states.count("failed"),
+        "notice_interrupted": states.count("interrupted"),
+        "notice_damaged": data.evidence.num_damaged,
+    }
+    for key, number in counts.items():
+        if number:
+            yield Notice(words(key, some=number, all=planned), "failure")
+    texts: dict[str, None] = {}
+    for trial in data.evidence.trials:
+        if (dataset := trial.data) is not None and dataset.is_subset:
+            train, test = f"{dataset.num_train:,}", f"{dataset.num_test:,}"
+            text = words("notice_subset", name=dataset.name, train=train, test=test)
+            note = error_line(dataset.note, words.lang) if dataset.note else ""
+            texts[words.sentences(text, note)] = None
+    yield from map(Notice, texts)
+
+
+def unstable_notices(data: RunData, words: Words) -> Iterator[Notice]:
+    """A warning at the top of the report where measurements are unstable."""
+    for one in data.findings:
+        if one.kind == "unstable" and one.num_unstable:
+            yield Notice(one.fill(words, "unstable_notice"))
 
 
 MOST_TRIALS = 50

@@ -159,11 +159,9 @@ def _targets(
 
 
 def _is_weight(row: FiredRecord) -> bool:
-    """Whether it may be compared by size: a weight of a layer, or what flows between layers.
-
-    Not a bias or the scale of a normalisation, which begin at 0 or 1: a bias before batch normalisation
-    has no gradient at all. Not a loss, a single number.
-    """
+    """Whether it may be compared by size: a weight of a layer, or what flows between layers. Not a bias or
+    the scale of a normalisation, which begin at 0 or 1 and may have no gradient at all; not a loss, a
+    single number."""
     num_dimensions = max((len(shape) for shape in row.shapes), default=0)
     return num_dimensions >= (2 if row.kind == "parameter" else 1)
 
@@ -444,8 +442,8 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
 def _in_forward_order(data: RunData, parameters: Sequence[str]) -> tuple[list[str], bool]:
     """Parameters by the first call of their layer; one whose layer is not called by that name stays behind
     the one that is defined before it. False where no layer is known."""
-    learned = (one for by_seed in data.evidence.learned.values() for one in by_seed.values())
-    network = next(filter(None, (one.read_network() for one in learned)), None)
+    networks = (one.read_network() for one in data.evidence.all_learned)
+    network = next(filter(None, networks), None)
     calls = [] if network is None else [row.name for row in network.rows]
     places, place = {}, -1
     for parameter in parameters:

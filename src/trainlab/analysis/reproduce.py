@@ -57,10 +57,8 @@ class PublishedFigure:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the published figure lies in the interval; None where there is none.
-
-        It was rounded: it stands for every value that rounds to it, and one of them inside is enough.
-        """
+        """Whether a value that rounds to the published figure lies in the interval; None where there is
+        none."""
         if self.interval is None:
             return None
         low, high = self.interval.low - self.rounding, self.interval.high + self.rounding
@@ -85,10 +83,8 @@ class PublishedCurve:
 def differing_settings(
     evidence: Evidence, settings: Mapping[str, TrainSpec]
 ) -> dict[str, tuple[str, ...]]:
-    """Cells that did not train with the published settings, each with what differs.
-
-    Whether the data was a subset is reported elsewhere.
-    """
+    """Cells that did not train with the published settings, each with what differs; a subset of the data is
+    reported elsewhere."""
     found = {}
     for cell in evidence.cells:
         both = (cell.settings, settings.get(cell.id, cell.settings))
@@ -106,10 +102,8 @@ def reproduce(
     published: Mapping[str, Mapping[str, tuple[float, ...]]],
     settings: Mapping[str, TrainSpec],
 ) -> list[PublishedFigure]:
-    """Every published figure that the run has an epoch for, in the order published.
-
-    `settings` are those of the published cells: a cell trained with others is left out.
-    """
+    """Every published figure that the run has an epoch for, in the order published; cells that were not
+    trained with `settings`, those of the published cells, are left out."""
     not_comparable = differing_settings(evidence, settings)
     curves = (
         (cell, metric, values)

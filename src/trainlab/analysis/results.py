@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from trainlab.analysis.classes import best_confusion
 from trainlab.analysis.evidence import Evidence, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.analysis.scaling import PROCESSES, efficiency
-from trainlab.record.files import replacing, writing
+from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
@@ -26,6 +27,7 @@ COUNTED = ("samples", "updates", "epochs", "threads", "processes")
 """Units of settings that are counts of something; the others are no units, but how to write a value."""
 TRIAL_COLUMNS = ("trial", "cell", "seed", "state")
 """The first columns of every table of probes."""
+trial_columns = attrgetter("id", "cell", "seed", "state")
 
 
 def trial_table(evidence: Evidence) -> pd.DataFrame:
@@ -74,8 +76,7 @@ def heading(name: str) -> str:
 def epoch_table(evidence: Evidence) -> pd.DataFrame:
     """One row per learn trial and epoch: metrics and times as in the curve. Trials that have ended come
     before those that have begun."""
-    learned = [one for seeds in evidence.learned.values() for one in seeds.values()]
-    curves = [(one.trial, one.epochs) for one in learned]
+    curves = [(one.trial, one.epochs) for one in evidence.all_learned]
     curves += [(t, evidence.begun[t.id]) for t in evidence.trials if t.id in evidence.begun]
     rows = [
         {**_trial_fields(evidence, trial), **{n: v for n, v in line.items() if n != "kind"}}
@@ -89,7 +90,7 @@ def probe_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
     """One row per value, with its trial; histograms are in `histogram_table`."""
     columns = [*TRIAL_COLUMNS, *ProbeRecord.model_fields, "target"]
     rows = [
-        (*_trial_values(probed.trial), *line.model_dump().values(), line.target)
+        (*trial_columns(probed.trial), *line.model_dump().values(), line.target)
         for probed in trials
         for line in probed.lines
         if line.histogram is None
@@ -101,7 +102,7 @@ def histogram_table(trials: Sequence[TrialRecords]) -> pd.DataFrame:
     """One row per bin: its edges and how many elements fell into it."""
     columns = [*TRIAL_COLUMNS, "probe", "target", "epoch", "step", "low", "high", "num_elements"]
     rows = [
-        (*_trial_values(probed.trial), line.probe, line.target, line.epoch, line.step, *edges_count)
+        (*trial_columns(probed.trial), line.probe, line.target, line.epoch, line.step, *edges_count)
         for probed in trials
         for line in probed.lines
         if line.histogram is not None
@@ -119,8 +120,7 @@ def write_results(folder: RunFolder, evidence: Evidence) -> list[Path]:
         tables[folder.epochs_csv] = csv_of(epochs)
     if evidence.probed:
         tables[folder.probes_csv] = csv_of(probe_table(evidence.probed))
-    with writing(folder.path):
-        folder.path.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.path)
     for path, content in tables.items():
         with replacing(path) as part:
             part.write_bytes(content)
@@ -224,10 +224,6 @@ def _parallel_values(
         ratio = step_ms / of_bench[bench]
         yield "speedup", 1 / ratio
         yield "efficiency", efficiency(ratio, num_processes[fewest], own.processes)
-
-
-def _trial_values(trial: TrialRecord) -> tuple[object, ...]:
-    return trial.id, trial.cell, trial.seed, trial.state
 
 
 def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:

@@ -85,11 +85,9 @@ def roofline(
 def limiting_precision(
     kind: str, precision: str, tf32: Mapping[str, bool] | None, limits: LimitsRecord
 ) -> str:
-    """The precision of the product that work of a kind is compared with; `tf32` as in `resolved`.
-
-    torch allows TF32 for convolutions and for other products apart; that of recurrent layers goes with
-    convolutions, both being cuDNN's. Only a GPU's limits have an entry for it.
-    """
+    """The precision of the product that work of a kind is compared with; `tf32` as in `resolved`. torch
+    allows TF32, which only a GPU's limits have, for convolutions and for other products apart; recurrent
+    layers go with convolutions, both being cuDNN's."""
     if precision == "bf16":
         return "bf16"
     is_on = tf32 is not None and tf32.get("matmul" if kind == "matmul" else "convolution", False)

@@ -270,9 +270,7 @@ def parallel_findings(
             speedup, more = ratio.interval and ratio.interval.inverse, int(second or 1)
             yield PARALLEL(
                 subject=f"{mode}/step_ms",
-                factor=PROCESSES,
-                levels=pair.levels,
-                cells=pair.ids,
+                **pair.shared,
                 n=n,
                 interval=speedup,
                 speedup=1 / ratio.value,

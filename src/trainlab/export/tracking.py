@@ -55,7 +55,9 @@ def export_to_server(
         mlflow = import_extra("mlflow", "--to mlflow", "mlflow")
         try:
             client = mlflow.MlflowClient(tracking_uri=uri)
-            experiment = _experiment(client, evidence.name)
+            found = client.get_experiment_by_name(evidence.name)
+            made = found.experiment_id if found else client.create_experiment(evidence.name)
+            experiment = str(made)
             return _Upload(mlflow, client, experiment, folder, evidence).all(lang, uri)
         except mlflow.MlflowException as error:
             said = " ".join(str(error).split())[:300]
@@ -88,12 +90,6 @@ def _check_there(uri: str) -> None:
         start = f"mlflow server --port {port[1]}" if port else "mlflow server"
         remedy = f"start one with `{start}`, or name another with --tracking-uri"
         raise TrainlabError(f"{uri}: no server answers there; {remedy}") from None
-
-
-def _experiment(client: Any, name: str) -> str:
-    """The experiment of a study, made where it is not there."""
-    found = client.get_experiment_by_name(name)
-    return str(client.create_experiment(name) if found is None else found.experiment_id)
 
 
 class _Upload:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from trainlab import __version__
-from trainlab.analysis.answer import answer_section, notices, unstable_notices
+from trainlab.analysis.answer import answer_section
 from trainlab.analysis.classes import class_section
 from trainlab.analysis.cold_start import cold_section
 from trainlab.analysis.cost import phase_section
@@ -16,7 +16,7 @@ from trainlab.analysis.learning import learn_section
 from trainlab.analysis.method import environment_section, method_section
 from trainlab.analysis.network import network_section
 from trainlab.analysis.operators import operator_section
-from trainlab.analysis.overview import note_section, trouble_section
+from trainlab.analysis.overview import note_section, notices, trouble_section, unstable_notices
 from trainlab.analysis.probes import probe_section
 from trainlab.analysis.roofline import limits_section
 from trainlab.analysis.scaling import parallel_section, scaling_section

@@ -85,12 +85,10 @@ def part_named(heading: str) -> str | None:
 
 
 def placed_notes(markdown: str) -> dict[str, list[OwnPart]]:
-    """What the author wrote, by the part it belongs to; what names no part goes into the discussion.
-    Comments are not for readers.
+    """What the author wrote, by the part it belongs to, without comments; what names no part is discussion.
 
     A heading that names a part opens it, at any level. Any other heading stays in the open part if it is
-    deeper than the part's own, and else ends it.
-    """
+    deeper than the part's own, and else ends it."""
     placed: dict[str, list[OwnPart]] = {}
     part, part_level = "discussion", 0
     for level, piece in _pieces(MarkdownIt("commonmark").enable("table").parse(markdown), markdown):

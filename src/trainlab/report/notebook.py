@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from trainlab.analysis.answer import answer_section, notices
+from trainlab.analysis.answer import answer_section
 from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Figure, Statements, Table
@@ -16,7 +16,7 @@ from trainlab.analysis.factors import metric_figure
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.learning import curve_figure, learn_table
 from trainlab.analysis.metrics import compared_metrics
-from trainlab.analysis.overview import trouble_section
+from trainlab.analysis.overview import notices, trouble_section
 from trainlab.analysis.probes import probe_figures, probed_quantities
 from trainlab.analysis.scripts import script_times, time_table
 from trainlab.errors import MissingExtraError, SpecError

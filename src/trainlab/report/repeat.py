@@ -50,10 +50,8 @@ def _used(study: Study, name: str) -> Any:
 
 
 def study_file(study: Study) -> str:
-    """Every setting written out, so that later defaults change nothing.
-
-    Cells that are not a full grid are listed one by one, after the settings they share.
-    """
+    """Every setting written out, so that later defaults change nothing; cells that are not a full grid one
+    by one, after the settings they share."""
     vary, shared = _grid(study), _shared(study)
     head = {
         "name": study.name,

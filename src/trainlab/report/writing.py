@@ -8,7 +8,7 @@ from trainlab.analysis.document import Document
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.overview import data_of
 from trainlab.errors import SpecError
-from trainlab.record.files import make_folder, replacing, writing
+from trainlab.record.files import make_folder, replacing
 from trainlab.report.contents import report_of
 from trainlab.report.html import html_of
 from trainlab.report.lab_report import HandIn, lab_report_of
@@ -56,12 +56,8 @@ def write_document(document: Document, formats: Sequence[str], out: Path) -> lis
     """The document as `report.html`, `report.md` with `figures/`, `report.pdf`."""
     # Everything is rendered before anything is written: a missing package leaves no half of a report.
     rendered = [FORMATS[name](document) for name in formats]
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
     for files in rendered:
         for name, content in files.items():
-            if (folder := (out / name).parent) != out:
-                make_folder(folder)
             _write(out / name, content)
     return [out / f"report.{name}" for name in formats]
 
@@ -83,7 +79,6 @@ def write_comparison(
 
 
 def _write(path: Path, content: bytes) -> None:
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with replacing(path) as part:
         part.write_bytes(content)

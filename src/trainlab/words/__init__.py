@@ -134,9 +134,7 @@ class Words:
 
     def probe_meaning(self, quantity: str, reducer: str, every: str, of_type: str = "") -> str:
         """What a value of a probe is, in a sentence; a reducer of the user's own is given by name.
-
-        `of_type`: the module's class or the function's name, where it is known.
-        """
+        `of_type`: the module's class or the function's name, where it is known."""
         key = "every_end" if quantity == "weight" else f"every_{every}"
         period = self(key) if key in WORDS else self("every_steps", number=every)
         is_relu = of_type.lower().rstrip("_") == "relu"
