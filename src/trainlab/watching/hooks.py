@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import Any, ClassVar
 
@@ -33,6 +34,20 @@ LIGHT, COUNTS, WHOLE = range(3)
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
+class EndOfCall:
+    """A module's own hook, which nothing of a copy of the module made meanwhile, or a file with it, needs:
+    there it does nothing."""
+
+    def __init__(self, tell: Callable[[nn.Module, Any, Any, object], None]) -> None:
+        self.tell = tell
+
+    def __call__(self, module: nn.Module, arguments: Any, named: Any, output: object) -> None:
+        self.tell(module, arguments, named, output)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+
 class Hooks:
     """Installed once per process, for the thread that made them; removed on `close`, and in a process that
     is forked meanwhile, whose calls are not the script's."""
@@ -46,8 +61,9 @@ class Hooks:
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
-        self._running: RemovableHandle | None = None
-        """Of the outermost module's own hook, while it runs, and where it has raised."""
+        self.is_inside_model = False
+        """Whether the outermost module runs, or has raised."""
+        self._end_of_call: RemovableHandle | None = None
         self._is_in_backward = False
         self._patches = Patches()
         self._removes: list[Callable[[], None]] = [self._patches.close]
@@ -69,9 +85,8 @@ class Hooks:
 
     def close(self) -> None:
         """May be called again, where it did not come to its end."""
-        if self._running is not None:
-            self._running.remove()
-            self._running = None
+        if self._end_of_call is not None:
+            self._end_of_call.remove()
         for remove in self._removes:
             remove()
         Hooks.installed = None
@@ -87,19 +102,15 @@ class Hooks:
         self.level = level
         if level < WHOLE:
             self._of_all_modules.pop(self._key, None)
-        elif self._running is None:
+        elif not self.is_inside_model:
             self._of_all_modules[self._key] = self._model_begins
-
-    @property
-    def is_inside_model(self) -> bool:
-        """Whether the outermost module runs, or has raised."""
-        return self._running is not None
 
     def model_ends(self) -> None:
         """The call of the outermost module has ended, or it raised and the script goes on."""
-        if self._running is not None:
-            self._running.remove()
-            self._running = None
+        if self._end_of_call is not None:
+            self._end_of_call.remove()
+            self._end_of_call = None
+        self.is_inside_model = False
         self.see(self.level)
 
     def _wrap(
@@ -154,13 +165,16 @@ class Hooks:
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
             hooks.pop(key, None)
-            listener.forward_begins(module, arguments)  # in which a copy of the model may be made
-            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
-            self._running = module.register_forward_hook(after, prepend=True)
+            self.is_inside_model = True
+            listener.forward_begins(module, arguments)
+            # While it runs only.
+            self._end_of_call = module.register_forward_hook(end, prepend=True, with_kwargs=True)
 
-        def after(module: nn.Module, arguments: object, output: object) -> None:
+        def after(module: nn.Module, arguments: Any, named: Any, output: object) -> None:
             self.model_ends()
-            listener.forward_ends(module, output)
+            listener.forward_ends(module, (arguments, named), output)
+
+        end = EndOfCall(after)
 
         handle = modules.register_module_forward_pre_hook(before)
         self._removes.append(handle.remove)
