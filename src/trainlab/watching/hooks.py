@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
-from trainlab.watching.timeline import OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
+from trainlab.watching.timeline import OPTIMIZER, OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -142,8 +142,24 @@ class Hooks:
 
         self._patches.put(owner, name, watched)
 
-    def _zero_grad_begins(self, *arguments: Any, **options: Any) -> None:
-        self._timeline.begin(ZERO_GRAD)
+    def _see_closure(self, optimizer: Optimizer, *given: Any, **options: Any) -> Any:
+        """The arguments of an update with its closure, which is called amid it and is no part of it, as one
+        that is seen; None where it has none."""
+        closure = given[0] if given else options.get("closure")
+        if not callable(closure):
+            return None
+
+        @wraps(closure)
+        def seen(*arguments: Any, **options: Any) -> Any:
+            self._timeline.begin(OTHER)
+            try:
+                return closure(*arguments, **options)
+            finally:
+                self._timeline.end(OPTIMIZER)
+
+        if given:
+            return (optimizer, seen, *given[1:]), options
+        return (optimizer,), options | {"closure": seen}
 
     def _transfer_begins(
         self, tensor: torch.Tensor, *arguments: Any, **options: Any
@@ -188,14 +204,16 @@ class Hooks:
         listener, updating = self._listener, self.updating
         thread, get_ident = self._thread, threading.get_ident
 
-        def before(optimizer: Optimizer, arguments: object, options: object) -> None:
+        def before(optimizer: Optimizer, arguments: Any, options: dict[str, Any]) -> Any:
             if _is_compiling() or get_ident() != thread:
-                return
+                return None
             key = id(optimizer)
             updating.append(key)
             # A class of one's own may call the `step` of torch's, and torch has hooked both.
-            if updating.count(key) == 1:
-                listener.update_begins(optimizer)
+            if updating.count(key) > 1:
+                return None
+            listener.update_begins(optimizer)
+            return self._see_closure(*arguments, **options) if self.level == WHOLE else None
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling() or get_ident() != thread:
@@ -210,8 +228,9 @@ class Hooks:
         self._wrap(Optimizer, "__init__", LIGHT, lambda *_, **options: None, ends=made)
         self._removes.append(register_optimizer_step_pre_hook(before).remove)
         self._removes.append(register_optimizer_step_post_hook(after).remove)
+        begin = self._timeline.begin
         for owner in (Optimizer, nn.Module):
-            self._wrap(owner, "zero_grad", WHOLE, self._zero_grad_begins, OTHER)
+            self._wrap(owner, "zero_grad", WHOLE, lambda *_, **options: begin(ZERO_GRAD), OTHER)
 
     def _see_passes(self) -> None:
         listener, scale = self._listener, torch.amp.GradScaler.scale
