@@ -1,6 +1,7 @@
 """What follows from watching a script, from records written by hand."""
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from trainlab.analysis.scripts import (
     whole_parts_s,
 )
 from trainlab.plan import Trial
+from trainlab.record.run_folder import RunFolder
 from trainlab.record.script_record import OptimizerRow
+from trainlab.record.trial_record import Failure
 from trainlab.words import Words
 from watched_runs import WatchedRun, facts, loader, watched
 
@@ -238,3 +241,22 @@ def test_what_else_was_seen_to_differ_is_a_confound(tmp_path: Path) -> None:
         assert effects
         for effect in effects:
             assert effect.endswith(f"Beware: these also differ: {text}.")
+
+
+def test_of_several_optimizers_the_answer_has_all_losses_and_of_a_failed_script_its_error(
+    tmp_path: Path,
+) -> None:
+    losses = {"train/loss": 0.1, "train/loss_2": 4.0}
+    evidence = evidence_of(tmp_path, WatchedRun(final=lambda trial: losses, epochs=3))
+    first = answer(evidence, findings(evidence), EN).sentences[0].text
+    assert re.findall(r"loss\w* is [\d.]+", first) == ["loss is 0.1000", "loss_2 is 4.0000"]
+    (home,) = tmp_path.iterdir()
+    for trial in evidence.trials:
+        error = Failure(
+            kind="OSError", message="no\nmore", traceback="", field="script", line="a.py:3"
+        )
+        folder = RunFolder(home / "run").trial(trial.id)
+        folder.write(trial.model_copy(update={"state": "failed", "error": error}))
+    failed = gather(RunFolder(home / "run"))
+    told = [one.text for one in answer(failed, findings(failed), EN).sentences]
+    assert "The script failed: a.py:3: script raised OSError: no" in told

@@ -8,12 +8,13 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, TensorDataset
 
 from trainlab.watching.step_log import digest_of, size_of
-from trainlab.watching.timeline import EVALUATION, INFERENCE
+from trainlab.watching.timeline import EVALUATION, INFERENCE, OTHER
 from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_run import facts_of, run_facts
 
@@ -71,15 +72,14 @@ def test_each_parameter_counts_once_however_the_model_is_called() -> None:
         model.decoder(torch.ones(1, 2))  # a part before the whole
         model(torch.ones(1, 6))
         model.encode(torch.ones(1, 6))
-        alone.encode(torch.ones(1, 6))  # a method of a model that is not called itself
+        alone.encode(torch.ones(1, 6))  # a method alone: of what it does not call nothing is known
         optimizer = torch.optim.SGD([*model.encoder.parameters(), free], lr=0.1)
         (model(torch.ones(1, 6)).sum() + free.sum()).backward()
         optimizer.step()
         copy.deepcopy(model)(torch.ones(1, 6))  # as the best one, loaded for a last test
     found = [(one.name, one.num_parameters) for one in tracer.log.models]
-    assert found == [("Coder", 14 + 18)] * 3
-    facts = facts_of(tracer)
-    assert facts["parameters"] == 2 * 32 + 5
+    assert found == [("Coder", 14 + 18), ("Linear", 14), ("Coder", 14 + 18)]
+    assert facts_of(tracer)["parameters"] == 32 + 14 + 5
 
 
 def test_a_batch_has_the_samples_that_its_sampler_draws_whatever_its_tensors_are() -> None:
@@ -109,6 +109,44 @@ def test_a_batch_has_the_samples_that_its_sampler_draws_whatever_its_tensors_are
         assert (tracer.log.batch_size, tracer.log.first_dimension) == (size, dimension), options
         assert list(tracer.log.samples) == samples, options
         assert facts_of(tracer).get("batch_size") == size
+
+
+def test_passes_begin_alike_where_all_that_were_trained_on_do_and_a_look_at_a_batch_is_none() -> (
+    None
+):
+    for new_after, is_alike in ((9, True), (2, False)):
+        weight, draws = torch.ones(1, requires_grad=True), torch.Generator()
+        loader = DataLoader(list(torch.rand(8, 1)), 4, shuffle=True, generator=draws)
+        with traced() as tracer:
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            for number in range(4):
+                draws.manual_seed(number)
+                next(iter(loader))
+                draws.manual_seed(number // new_after)
+                for batch in loader:
+                    (batch * weight).sum().backward()
+                    optimizer.step()
+        (seen,) = tracer.log.loaders
+        assert (seen.begins_alike, seen.passes, seen.num_passes) == (is_alike, 4, 8)
+
+
+def test_what_runs_in_a_closure_is_no_part_of_the_update() -> None:
+    weight, told = torch.ones(1, requires_grad=True), list[int]()
+    with traced() as tracer:
+        optimizer, timeline = torch.optim.SGD([weight], lr=0.1), tracer.timeline
+
+        def closure() -> Tensor:
+            told.append(timeline.part)
+            weight.grad = None
+            loss = (weight * 3).sum()
+            loss.backward()
+            told.append(timeline.part)
+            return loss
+
+        assert optimizer.step(closure).item() == 3.0
+        assert optimizer.step(closure=closure).item() == pytest.approx(2.1)
+    assert told == [OTHER] * 4
+    assert tracer.num_steps == 2
 
 
 def test_accumulated_batches_that_are_read_several_at_a_time_are_all_counted() -> None:

@@ -4,6 +4,7 @@ Findings are picked by how sure and how important they are; each sentence is one
 """
 
 import math
+import re
 import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,6 +33,7 @@ from trainlab.spec.study import without_part
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
+from trainlab.words.error_lines import error_line
 from trainlab.words.numbers import bare_operator, is_share, metric_value, whole_percent
 
 MOST = 5
@@ -277,17 +279,24 @@ class _Writer:
             return
         has_epochs = all(one.has_epochs() for one in of_cell)
         when = self.ended_after(settings, of_cell)
-        if values:
-            yield self.say(
+        # Of several optimizers each has a loss, and none is that of the training.
+        others = [name for name in self.evidence.metrics if re.fullmatch(rf"{LOSS}_\d+", name)]
+        ended = [
+            self.say(
                 "answer_value" if len(values) == 1 else "answer_values",
                 "learning",
-                metric=words.metric(metric),
-                value=value_text(metric, statistics.fmean(values)),
+                metric=words.metric(name),
+                value=value_text(name, statistics.fmean(values)),
                 when=when,
                 seeds=finding.num_seeds(len(values), words),
-                low=value_text(metric, min(values)),
-                high=value_text(metric, max(values)),
-            )
+                low=value_text(name, min(values)),
+                high=value_text(name, max(values)),
+            ).text
+            for name in (metric, *(others if metric == LOSS else ()))
+            if (values := self.evidence.finite_values(cell.id, name))
+        ]
+        if ended:
+            yield Statement(words.sentences(*ended), "learning")
         trained = [one for one in of_cell if one.trial.state in ENDED_WELL]
         epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
         totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
@@ -298,7 +307,7 @@ class _Writer:
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
-        if has_epochs and curves and all(len(losses) > 1 for losses in curves):
+        if has_epochs and curves and not others and all(len(losses) > 1 for losses in curves):
             first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
             ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:
@@ -331,6 +340,12 @@ class _Writer:
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
             key = "answer_diverged_all" if len(self.cells) == 1 else key
             yield self.tell(one, key, "trouble", setting=self.names(one)[0])
+        trials = self.evidence.trials
+        errors = [one.error for one in trials if one.error is not None]
+        if self.evidence.study.script is not None and errors and len(errors) == len(trials):
+            told = errors[0].mistake or errors[0].message.partition("\n")[0]
+            error = error_line(told.strip(), self.words.lang)
+            yield self.say("answer_script_failed", "trouble", error=error)
         for one in self.by_kind.get("not_finite", [])[:MOST_NAMED]:
             key = "answer_not_finite_all" if len(self.cells) == 1 else "answer_not_finite"
             yield self.tell(one, key, setting=self.names(one)[0])

@@ -1,5 +1,6 @@
 """A script that was watched: where its time went, what grows, what it repeats, what it uses."""
 
+import math
 import shlex
 import statistics
 from collections import Counter
@@ -49,6 +50,8 @@ NOTABLE_OF_STEP = 0.25
 """From this share of a step on, a part other than the passes themselves is worth a sentence."""
 LEAST_OTHER = 0.01
 """Of the run: less counts as training."""
+LEAST_S = 1e-8
+"""What is left of a part of one step alone is no more, by rounding."""
 FEWEST_LOOKS = 9
 NUM_STRETCHES = 4
 EVEN = 0.5
@@ -122,7 +125,8 @@ def whole_parts_s(run: WatchedRecord) -> dict[str, float]:
     """All time of a run by part, the first step apart from the others."""
     first_s = {name: steps[0] / 1e3 for name, steps in run.steps_ms.items() if run.steps[:1] == [1]}
     parts = {name: spent for name, spent in run.parts_s.items() if name != STARTUP}
-    rest = {name: max(0.0, spent - first_s.get(name, 0.0)) for name, spent in parts.items()}
+    rest = {name: spent - first_s.get(name, 0.0) for name, spent in parts.items()}
+    rest = {name: spent for name, spent in rest.items() if spent > LEAST_S}
     apart = sum(parts.values()) - sum(rest.values())
     started = {STARTUP: run.parts_s[STARTUP]} if STARTUP in run.parts_s else {}
     return started | ({FIRST_STEP: apart} if apart else {}) | rest
@@ -358,11 +362,12 @@ def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Findin
         by_run = [[one for one in run.loaders if one.is_trained_on] for run in times.runs]
         loaders = [one for trained in by_run for one in trained]
         are_alike = all(
-            one.begins_alike or (one.order == IN_ORDER and one.begins_alike is None)
+            one.num_batches != 1  # else there is no order
+            and (one.begins_alike or (one.order == IN_ORDER and one.begins_alike is None))
             for one in loaders
         )
         if all(by_run) and are_alike:
-            passes = max(one.num_passes for one in loaders)
+            passes = max(math.ceil(one.passes or one.num_passes) for one in loaders)
             shuffles = any(one.order != IN_ORDER for one in loaders)
             by_passes.setdefault((passes, shuffles), []).append(times)
     for (passes, shuffles), found in by_passes.items():
@@ -528,9 +533,10 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         parts += [] if optimizer.code == "auto" else [words("seen_code", code=optimizer.code)]
         updates = words("seen_updates", number=f"{optimizer.num_steps:,}")
         seen.append(("seen_optimizer", [*parts, updates]))
-    updates = words("seen_updates", number=f"{run.num_steps:,}")
-    threads = words.counted("one_thread", "num_threads", run.threads)
-    seen.append(("seen_process", [updates, threads]))
+    # Those of several optimizers together are no number of the script's.
+    parts = [words("seen_updates", number=f"{run.num_steps:,}")] * (len(run.optimizers) < 2)
+    parts.append(words.counted("one_thread", "num_threads", run.threads))
+    seen.append(("seen_process", parts))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), times in Counter(rows).items():
         yield kind, told if times == 1 else words("seen_alike", number=times, told=told)

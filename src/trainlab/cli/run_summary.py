@@ -81,8 +81,12 @@ class Summary:
         if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
             self.say_command("resume_it", "resume", run)
         there = run.file_names()
-        if run.logs_folder.name in there:
-            self.say("printed_at", path=run.path / run.logs_folder.name)
+        outputs = sorted(run.trials_folder.glob("*/output.txt"))
+        if outputs:
+            path = outputs[0] if len(outputs) == 1 else run.trials_folder / "*" / "output.txt"
+            self.say("printed_at", path=path)
+        elif any(run.logs_folder.glob("*.log")):
+            self.say("printed_at", path=run.logs_folder)
         if "tensorboard" in there:
             self.say_command("look_at_it", "board", run)
 

@@ -27,11 +27,11 @@ class LoaderRow(Record):
     """Batches over those of a whole pass; of a loader that was trained on, batches that were."""
     is_trained_on: bool
     begins_alike: bool | None = None
-    """Whether passes over it began with the same batch; None where only one was seen."""
+    """Whether all passes that were trained on began with the same batch; None where only one was."""
 
 
 class ModelRow(Record):
-    """A module with weights that the script called, itself or a part of it."""
+    """A module with weights that the script called."""
 
     name: str
     num_parameters: NonNegativeInt

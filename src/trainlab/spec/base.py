@@ -24,12 +24,13 @@ STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 """Control characters but for tab and line end, marks of the direction of writing, halves of characters."""
+COLOURS = re.compile("\x1b\\[[0-9;]*m")
 IN_THEIR_PLACE = "\N{REPLACEMENT CHARACTER}"
 
 
 def plain(text: str) -> str:
-    """The text with every such character replaced."""
-    return STEERING.sub(IN_THEIR_PLACE, text)
+    """The text with every such character replaced, and without colours."""
+    return STEERING.sub(IN_THEIR_PLACE, COLOURS.sub("", text))
 
 
 def plain_value(value: Any) -> Any:

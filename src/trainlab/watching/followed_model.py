@@ -131,6 +131,9 @@ class FollowedModel:
         self._probes: ScriptProbes | None = None
         """From the first call of the model on."""
         self._inputs: Arguments | None = None
+        """What it was called with the first time, of a large batch a part."""
+        self._keeps_inputs = False
+        """Whether the call that is under way shows them."""
         self._holders: dict[int, bool] = {}
         """Models that were called, and whether each holds the one that is followed."""
         self._has_trained, self._num_steps = False, 0
@@ -151,14 +154,17 @@ class FollowedModel:
                 # Nothing else tells where a pass over the data ends.
                 self._tell(lambda probes: probes.pass_ends())
             return
-        if self._inputs is None and not self._num_steps and self._has_network:
-            self._keep_inputs(module)
+        self._keeps_inputs = self._has_network and self._inputs is None and not self._num_steps
         if self._specs and self._probes is None:
             self._probes = ScriptProbes(self._specs, [self._probe_logged])
             self._tell(lambda probes: probes.trial_begins(self._view()))
         self._tell(lambda probes: probes.called(self._num_steps + 1, module, arguments))
 
-    def forward_ends(self, result: Any = None) -> None:
+    def forward_ends(self, module: nn.Module, inputs: Arguments, result: object) -> None:
+        if self._keeps_inputs and plain_model(module) is self._model:
+            self._keeps_inputs = False
+            with torch.no_grad():
+                self._inputs = first_of(inputs, MOST_SAMPLES)
         self._tell(lambda probes: probes.returned(result))
 
     def backward_ends(self) -> None:
@@ -200,7 +206,7 @@ class FollowedModel:
 
     def close(self) -> None:
         """The script has ended; lines may still be written."""
-        self.forward_ends()
+        self._tell(lambda probes: probes.returned())
         self._tell(lambda probes: probes.pass_ends())
 
     def finish(self, progress: Progress) -> None:
@@ -228,17 +234,6 @@ class FollowedModel:
         if key not in self._holders:
             self._holders[key] = any(one is self._model for one in module.modules())
         return self._holders[key]
-
-    def _keep_inputs(self, module: nn.Module) -> None:
-        """What the model is called with this time, known when it returns; of a large batch a part."""
-
-        def keep(module: nn.Module, arguments: Any, named: Any, output: object) -> None:
-            handle.remove()
-            if plain_model(module) is self._model:
-                with torch.no_grad():
-                    self._inputs = first_of((arguments, named), MOST_SAMPLES)
-
-        handle = module.register_forward_hook(keep, with_kwargs=True)
 
     def _show_network(self, model: nn.Module) -> None:
         """By a copy of the model, with random numbers of its own: the training stays as it is."""

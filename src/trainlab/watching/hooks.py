@@ -5,6 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
-from trainlab.watching.timeline import OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
+from trainlab.watching.timeline import OPTIMIZER, OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
@@ -31,6 +32,20 @@ OF_LOADER = "_trainlab_loader"
 LIGHT, COUNTS, WHOLE = range(3)
 """How much is told: batches and updates; backward passes, too; all calls."""
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
+
+
+class EndOfCall:
+    """A module's own hook, which nothing of a copy of the module made meanwhile, or a file with it, needs:
+    there it does nothing."""
+
+    def __init__(self, tell: Callable[[nn.Module, Any, Any, object], None]) -> None:
+        self.tell = tell
+
+    def __call__(self, module: nn.Module, arguments: Any, named: Any, output: object) -> None:
+        self.tell(module, arguments, named, output)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
 
 
 class Hooks:
@@ -46,8 +61,9 @@ class Hooks:
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
-        self._running: RemovableHandle | None = None
-        """Of the outermost module's own hook, while it runs, and where it has raised."""
+        self.is_inside_model = False
+        """Whether the outermost module runs, or has raised."""
+        self._end_of_call: RemovableHandle | None = None
         self._is_in_backward = False
         self._patches = Patches()
         self._removes: list[Callable[[], None]] = [self._patches.close]
@@ -69,9 +85,8 @@ class Hooks:
 
     def close(self) -> None:
         """May be called again, where it did not come to its end."""
-        if self._running is not None:
-            self._running.remove()
-            self._running = None
+        if self._end_of_call is not None:
+            self._end_of_call.remove()
         for remove in self._removes:
             remove()
         Hooks.installed = None
@@ -87,19 +102,15 @@ class Hooks:
         self.level = level
         if level < WHOLE:
             self._of_all_modules.pop(self._key, None)
-        elif self._running is None:
+        elif not self.is_inside_model:
             self._of_all_modules[self._key] = self._model_begins
-
-    @property
-    def is_inside_model(self) -> bool:
-        """Whether the outermost module runs, or has raised."""
-        return self._running is not None
 
     def model_ends(self) -> None:
         """The call of the outermost module has ended, or it raised and the script goes on."""
-        if self._running is not None:
-            self._running.remove()
-            self._running = None
+        if self._end_of_call is not None:
+            self._end_of_call.remove()
+            self._end_of_call = None
+        self.is_inside_model = False
         self.see(self.level)
 
     def _wrap(
@@ -131,8 +142,24 @@ class Hooks:
 
         self._patches.put(owner, name, watched)
 
-    def _zero_grad_begins(self, *arguments: Any, **options: Any) -> None:
-        self._timeline.begin(ZERO_GRAD)
+    def _see_closure(self, optimizer: Optimizer, *given: Any, **options: Any) -> Any:
+        """The arguments of an update with its closure, which is called amid it and is no part of it, as one
+        that is seen; None where it has none."""
+        closure = given[0] if given else options.get("closure")
+        if not callable(closure):
+            return None
+
+        @wraps(closure)
+        def seen(*arguments: Any, **options: Any) -> Any:
+            self._timeline.begin(OTHER)
+            try:
+                return closure(*arguments, **options)
+            finally:
+                self._timeline.end(OPTIMIZER)
+
+        if given:
+            return (optimizer, seen, *given[1:]), options
+        return (optimizer,), options | {"closure": seen}
 
     def _transfer_begins(
         self, tensor: torch.Tensor, *arguments: Any, **options: Any
@@ -154,13 +181,16 @@ class Hooks:
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
             hooks.pop(key, None)
-            listener.forward_begins(module, arguments)  # in which a copy of the model may be made
-            # While it runs only: a copy of the model, or a file with it, holds nothing of ours.
-            self._running = module.register_forward_hook(after, prepend=True)
+            self.is_inside_model = True
+            listener.forward_begins(module, arguments)
+            # While it runs only.
+            self._end_of_call = module.register_forward_hook(end, prepend=True, with_kwargs=True)
 
-        def after(module: nn.Module, arguments: object, output: object) -> None:
+        def after(module: nn.Module, arguments: Any, named: Any, output: object) -> None:
             self.model_ends()
-            listener.forward_ends(module, output)
+            listener.forward_ends(module, (arguments, named), output)
+
+        end = EndOfCall(after)
 
         handle = modules.register_module_forward_pre_hook(before)
         self._removes.append(handle.remove)
@@ -174,14 +204,16 @@ class Hooks:
         listener, updating = self._listener, self.updating
         thread, get_ident = self._thread, threading.get_ident
 
-        def before(optimizer: Optimizer, arguments: object, options: object) -> None:
+        def before(optimizer: Optimizer, arguments: Any, options: dict[str, Any]) -> Any:
             if _is_compiling() or get_ident() != thread:
-                return
+                return None
             key = id(optimizer)
             updating.append(key)
             # A class of one's own may call the `step` of torch's, and torch has hooked both.
-            if updating.count(key) == 1:
-                listener.update_begins(optimizer)
+            if updating.count(key) > 1:
+                return None
+            listener.update_begins(optimizer)
+            return self._see_closure(*arguments, **options) if self.level == WHOLE else None
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling() or get_ident() != thread:
@@ -196,8 +228,9 @@ class Hooks:
         self._wrap(Optimizer, "__init__", LIGHT, lambda *_, **options: None, ends=made)
         self._removes.append(register_optimizer_step_pre_hook(before).remove)
         self._removes.append(register_optimizer_step_post_hook(after).remove)
+        begin = self._timeline.begin
         for owner in (Optimizer, nn.Module):
-            self._wrap(owner, "zero_grad", WHOLE, self._zero_grad_begins, OTHER)
+            self._wrap(owner, "zero_grad", WHOLE, lambda *_, **options: begin(ZERO_GRAD), OTHER)
 
     def _see_passes(self) -> None:
         listener, scale = self._listener, torch.amp.GradScaler.scale

@@ -3,7 +3,6 @@ loaders, models and optimizers that it was seen to use."""
 
 import hashlib
 import math
-import sys
 import weakref
 from array import array
 from bisect import bisect_left
@@ -12,7 +11,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, count
-from types import FrameType
 from typing import Any
 
 import torch
@@ -25,10 +23,8 @@ from trainlab.data.nesting import tensors_in
 from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
-MOST_DIGESTED, DIGESTED_VALUES = 3, 4096
-"""So many passes are compared by so many values of their first batch."""
-MOST_BY_OTHERS = 20
-"""After so many updates without one of the optimizer that ends steps, another one does."""
+DIGESTED_VALUES = 4096
+"""By so many values of their first batch passes are compared."""
 
 
 @dataclass(eq=False)
@@ -62,10 +58,10 @@ class SeenLoader:
     ahead: deque[int] = field(default_factory=deque)
     """Sizes of batches that the pass gave and that were not trained on yet: libraries read some ahead."""
     begins_alike: bool | None = None
-    """Whether passes over it began with the same batch; None where only one was seen."""
-    first_batch: str = ""
-    """A digest of it."""
-    digested_pass: int = 0
+    """Whether all passes that were trained on began with the same batch; None where only one was."""
+    _first_batch: str = ""
+    """A digest of that of the pass under way, and in the next of those that were trained on."""
+    _known_batch: str = ""
     data: Callable[[], object] = lambda: None
     """The data set, while it is there."""
 
@@ -125,6 +121,9 @@ class SeenLoader:
         if not self.num_trained:
             goes_on = last is not None and last.has_run_out
             self.epochs_before = epoch if goes_on else epoch - 1
+        known, self._known_batch = self._known_batch, self._first_batch
+        if known and self._first_batch and self.begins_alike is not False:
+            self.begins_alike = known == self._first_batch
         self.trained_pass = self.num_passes
         self.num_trained += 1
         return max(epoch, self.epochs_before + self.num_trained)
@@ -145,17 +144,12 @@ class SeenLoader:
         return left if 0 < left < size else size
 
     def see_batch(self, batch: object) -> None:
-        """A batch that it gave: the first of a pass is compared with that of the pass before."""
+        """A batch that it gave."""
         self.ahead.append(self.size_of(batch))
         self.num_given += 1
         self.num_in_pass += 1
-        if self.digested_pass == self.num_passes or self.num_passes > MOST_DIGESTED:
-            return
-        self.digested_pass = self.num_passes
-        digest = digest_of(batch)
-        if self.first_batch:
-            self.begins_alike = digest == self.first_batch and self.begins_alike is not False
-        self.first_batch = digest
+        if self.num_in_pass == 1 and self.begins_alike is not False:
+            self._first_batch = digest_of(batch)
 
 
 @dataclass(eq=False)
@@ -268,8 +262,10 @@ class StepLog:
         """By metric: steps, and the first and the number of the losses whose gradients each applied."""
         self._lead: Callable[[], Optimizer | None] = lambda: None
         """The optimizer whose updates end steps, while there is one."""
-        self._num_by_others = 0
-        """Updates since the last of that one."""
+        self._is_led = False
+        """Whether the user has said which that is."""
+        self._beside: set[int] = set()
+        """Others that made an update since the last of that one, by their identity."""
 
     def known_loader(self, loader: "DataLoader[Any]") -> SeenLoader:
         """What is known of a loader, which may be new. One made anew for every pass over the same data is
@@ -293,15 +289,14 @@ class StepLog:
         if module in self._called or self._runs_again:
             return
         self._called.add(module)
-        owner = _owner_of(module)
-        parameters, inner = list(owner.parameters()), getattr(owner, "_orig_mod", None)
+        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
         known: Counter[int] = Counter()
         for one in parameters:
             known[id(self._row_of.get(one))] += one.numel()
         if not known[id(None)]:
             return  # it is a part of one that is known
         row = ModelRow(
-            name=type(owner if inner is None else inner).__name__,
+            name=type(module if inner is None else inner).__name__,
             num_parameters=known.total(),
             devices=sorted({p.device.type for p in parameters}),
             dtypes=sorted({str(p.dtype).removeprefix("torch.") for p in parameters}),
@@ -356,7 +351,7 @@ class StepLog:
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""
-        self._lead, self._num_by_others = weakref.ref(optimizer), 0
+        self._lead, self._is_led = weakref.ref(optimizer), True
 
     def begin_again(self) -> None:
         """The script is about to run once more, with objects of its own."""
@@ -427,16 +422,15 @@ class StepLog:
         self._follow(LOSS_NAME, *self._under_way)
 
     def ends_step(self, optimizer: Optimizer) -> bool:
-        """Whether its updates end steps: those of the first do, or of another once that is gone, or makes
-        none any more."""
+        """Whether its update ends a step: those of the first optimizer do, until that is gone or another
+        one makes a second update beside it, as where layers are trained one after the other."""
         lead = self._lead()
-        if lead is optimizer:
-            self._num_by_others = 0
-            return True
-        self._num_by_others += 1
-        if lead is not None and self._num_by_others <= MOST_BY_OTHERS:
+        if lead not in (None, optimizer) and (self._is_led or id(optimizer) not in self._beside):
+            self._beside.add(id(optimizer))
             return False
-        self.lead_by(optimizer)
+        if lead is not optimizer:
+            self._lead = weakref.ref(optimizer)
+        self._beside.clear()
         return True
 
     def step_ends(self, *, follows_test: bool) -> None:
@@ -459,18 +453,6 @@ class StepLog:
                 column.append(value)
 
 
-def _owner_of(module: nn.Module) -> nn.Module:
-    """The outermost model one of whose methods calls it: where only parts of it are called, that is what
-    the script has made."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        own = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
-        if isinstance(own, nn.Module) and any(one is module for one in own.modules()):
-            module = own
-        frame = frame.f_back
-    return module
-
-
 def size_of(batch: object) -> int | None:
     """Samples of a batch: the length of its first tensor; None where it has none."""
     tensor = _first_tensor(batch)
@@ -478,11 +460,12 @@ def size_of(batch: object) -> int | None:
 
 
 def digest_of(batch: object) -> str:
-    """Of the values of a batch's first tensor, or a part of them; empty where it has none."""
+    """Of the values of a batch's first tensor, or a part of them; empty where it has none, or where reading
+    them would hold a device up."""
     tensor = _first_tensor(batch)
-    if tensor is None:
+    if tensor is None or not tensor.is_cpu:
         return ""
-    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].cpu().contiguous()
+    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].contiguous()
     return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
 
 

@@ -252,10 +252,11 @@ class Tracer:
             self.is_testing = True
         self._follow("forward_begins", module, arguments)
 
-    def forward_ends(self, module: nn.Module, result: object) -> None:
+    def forward_ends(self, module: nn.Module, inputs: Any, result: object) -> None:
+        """`inputs`: its arguments, and the named ones."""
         if self.hooks.level == WHOLE:
             self.timeline.end(LOSS)
-        self._follow("forward_ends", result)
+        self._follow("forward_ends", module, inputs, result)
         self.log.model_called(module)
 
     def backward_begins(self, roots: object) -> None:
