@@ -233,6 +233,8 @@ def scaling(run: RawRun, found: Finding) -> Expected:
         errors[abs(sum(np.array(_fit(rest)) * (1, size)) / time - 1)] = allowed
     worst = max(errors, default=None)
     is_beyond = any(error > max(0.25, allowed) for error, allowed in errors.items())
+    if is_beyond:
+        worst = max(errors, key=lambda error: error / errors[error])
     verdict = "fits" if worst is not None and worst <= 0.25 else "cannot tell"
     ends = line.ratio_ends()
     if ends is None or not each:

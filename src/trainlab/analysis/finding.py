@@ -15,7 +15,7 @@ from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.spec import Cell
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import level_text, short_name
+from trainlab.spec.study import BASE, level_text, short_name
 from trainlab.stats.means import Interval, mean_of
 from trainlab.stats.verdict import Verdict
 from trainlab.words import WORDS, Words
@@ -170,9 +170,7 @@ class Finding:
 
     def shared_text(self, words: Words) -> str:
         """` (at lr=0.1)`: the levels that the cells of a grid share; tells similar findings apart."""
-        own = tuple(f"{short_name(name)}=" for name in (self.factor or "").split(","))
-        levels = self.cells[-1].split(",") if len(self.cells) > 1 else []
-        shared = [text for text in levels if text != "base" and not text.startswith(own)]
+        shared = shared_levels(self.cells) if len(self.cells) > 1 else []
         return words("at", rest=words.listed(shared)) if shared else ""
 
     def interval_text(
@@ -216,6 +214,12 @@ def confounds_text(findings: Iterable[Finding], words: Words) -> str:
 def num_seeds(number: int, words: Words) -> str:
     """`1 seed`, `8 seeds`."""
     return words.counted("one_seed", "num_seeds", number)
+
+
+def shared_levels(cells: Sequence[str]) -> list[str]:
+    """The levels, as `lr=0.1`, that all of the cells have."""
+    first, *others = (cell.split(",") for cell in cells)
+    return [text for text in first if text != BASE and all(text in one for one in others)]
 
 
 def arrow(parts: Iterable[str]) -> str:

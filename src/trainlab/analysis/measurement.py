@@ -266,10 +266,10 @@ def _instability(
     # The last third of the steps beside the first.
     thirds = [(r.step_ms, max(1, len(r.step_ms) // 3)) for r in records]
     drifts = [statistics.median(s[-n:]) / statistics.median(s[:n]) - 1 for s, n in thirds]
+    if others > max(OTHERS_LIMIT_CORES, stolen):
+        return Instability(off_by, "others_busy", others)
     if stolen > STOLEN_LIMIT_CORES:
         return Instability(off_by, "stolen", stolen)
-    if others > OTHERS_LIMIT_CORES:
-        return Instability(off_by, "others_busy", others)
     if abs(drift := max(drifts, key=abs)) > DRIFT_LIMIT:
         return Instability(off_by, "steps_drift", drift)
     return Instability(off_by, "processes_differ", max(process_ms) / min(process_ms) - 1)

@@ -11,7 +11,7 @@ from trainlab.analysis import charts
 from trainlab.analysis.charts import Spec
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section
 from trainlab.analysis.evidence import Evidence
-from trainlab.analysis.finding import Finding, Kind, RunData
+from trainlab.analysis.finding import Finding, Kind, RunData, shared_levels
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import Contrast
 from trainlab.analysis.tables import Field, bullets, name, table_of, value
@@ -119,7 +119,13 @@ OPTIMIZER_SHARE = Kind(
 def scaling_finding(series: BatchSeries) -> Finding:
     """The line fitted to a series, and how far it can be trusted."""
     fit = series.fit
-    worst = max(fit.left_out, key=lambda size: abs(size.error), default=None)
+    # Of a line that does not fit, the size that shows it most clearly; else the one farthest off.
+    is_unfit = fit.verdict == "does not fit"
+    worst = max(
+        fit.left_out,
+        key=lambda size: abs(size.error) / ((is_unfit and size.allowed) or 1.0),
+        default=None,
+    )
     ends: dict[str, float | None] = {}
     for part, unit, interval in (
         ("per_sample_us", 1e3, fit.per_sample.interval),
@@ -174,7 +180,7 @@ def scaling_chart(all_series: Sequence[BatchSeries], words: Words) -> Spec:
     labels = []
     for series in all_series:
         # The settings that the cells share.
-        shared = [part for part in series.cells[0].split(",") if not part.startswith("batch_size=")]
+        shared = shared_levels(series.cells)
         label = (",".join(shared) if len(all_series) > 1 else "") or words("fitted")
         labels.append(label)
         for cell, (size, time) in zip(series.cells, series.times_ms.items(), strict=True):

@@ -140,10 +140,10 @@ def later_steps_ms(run: WatchedRecord) -> list[dict[str, float]]:
 
 
 def typical_step_ms(run: WatchedRecord) -> dict[str, float]:
-    """By part, the mean over the middle half of the steps after the first by how long they took: the parts
-    add up, and a step that something else held up does not count. Empty where there is none."""
+    """By part, the mean over the middle fifth of the steps after the first by how long they took: the parts
+    add up to about the median step, whatever others were held up by. Empty where there is none."""
     steps = sorted(later_steps_ms(run), key=lambda parts: sum(parts.values()))
-    middle = steps[len(steps) // 4 : len(steps) - len(steps) // 4]
+    middle = steps[2 * len(steps) // 5 : len(steps) - 2 * len(steps) // 5]
     names = run.steps_ms if middle else ()
     return {name: statistics.fmean(parts[name] for parts in middle) for name in names}
 

@@ -38,13 +38,15 @@ def tables_of(evidence: Evidence, folder: RunFolder) -> dict[str, pd.DataFrame]:
     """`results`, a row per trial; `curves`, a row per point; `cost`, a row per process that was measured.
     A table without rows is left out."""
     trials = trial_table(evidence)
-    cost = trials[trials["kind"] == "cost"].reset_index(drop=True).dropna(axis=1, how="all")
-    phases = pd.DataFrame([_process(evidence, str(trial)) for trial in cost["trial"]])
     tables = {
         "results": results_table(evidence),
         "curves": _curves(evidence, folder).rename(columns=heading).convert_dtypes(),
-        "cost": with_settings(pd.concat([cost, phases], axis=1), evidence),
     }
+    cost = trials[trials["kind"] == "cost"].reset_index(drop=True)
+    if len(cost):
+        phases = pd.DataFrame([_process(evidence, str(trial)) for trial in cost["trial"]])
+        known = pd.concat([cost.dropna(axis=1, how="all"), phases], axis=1)
+        tables["cost"] = with_settings(known, evidence)
     return {name: table for name, table in tables.items() if len(table)}
 
 

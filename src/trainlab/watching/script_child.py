@@ -5,6 +5,7 @@ process prints. Answers are lines of JSON in a pipe of their own: how far it is,
 """
 
 import builtins
+import gc
 import json
 import math
 import os
@@ -286,6 +287,7 @@ def run_script(
         if main.__package__:
             import_module(main.__package__)
     own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    gc.freeze()  # the script's collections are not to go through our modules
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 
