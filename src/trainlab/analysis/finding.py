@@ -5,7 +5,7 @@ the function that finds them; the texts in `trainlab.words` refer to the values 
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
