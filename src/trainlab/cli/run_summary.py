@@ -1,5 +1,6 @@
 """What a run came to, for people and for programs; read from its records."""
 
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -81,12 +82,9 @@ class Summary:
         if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
             self.say_command("resume_it", "resume", run)
         there = run.file_names()
-        outputs = sorted(run.trials_folder.glob("*/output.txt"))
-        if outputs:
-            path = outputs[0] if len(outputs) == 1 else run.trials_folder / "*" / "output.txt"
-            self.say("printed_at", path=path)
-        elif any(run.logs_folder.glob("*.log")):
-            self.say("printed_at", path=run.logs_folder)
+        outputs = [*run.trials_folder.glob("*/output.txt")]
+        if printed := outputs or [*run.logs_folder.glob("*")]:
+            self.say("printed_at", path=os.path.commonpath(printed))
         if "tensorboard" in there:
             self.say_command("look_at_it", "board", run)
 

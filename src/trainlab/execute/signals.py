@@ -1,13 +1,11 @@
 """A polite kill, or a closed terminal, ends a run as Ctrl-C does: recorded as interrupted."""
 
 import math
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from traceback import walk_stack
-from types import CodeType, FrameType
+from types import FrameType
 from typing import NoReturn
 
 from trainlab.errors import Interrupted
@@ -16,8 +14,6 @@ from trainlab.train import ask_to_end, is_asked_to_end
 Handler = Callable[[int, FrameType | None], None]
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-AGAIN_S = 0.02
-"""Until an interrupt that was put off comes again."""
 SAVED_S = 1.5
 """How long training may take to get to where it can be saved."""
 
@@ -91,21 +87,6 @@ def signals_held() -> Iterator[None]:
         yield
     if came:
         signal.raise_signal(came[0])
-
-
-@contextmanager
-def interrupts_after(*codes: CodeType) -> Iterator[None]:
-    """Inside this block a SIGINT that comes while these functions run comes again when they have ended."""
-    former = signal.getsignal(signal.SIGINT)
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if any(one.f_code in codes for one, _ in walk_stack(frame)):
-            threading.Timer(AGAIN_S, os.kill, (os.getpid(), number)).start()
-        elif callable(former):
-            former(number, frame)
-
-    with _handled_by(interrupt, [signal.SIGINT]):
-        yield
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.lease import leased
 from trainlab.execute.planned_run import start_run
 from trainlab.execute.script_trials import notes_of, progress_event
-from trainlab.execute.signals import interrupts_after
 from trainlab.lab.opened import Run
 from trainlab.machine.environment import capture
 from trainlab.machine.load import LoadMeter
@@ -125,9 +124,6 @@ class WatchedLoop:
             raise SpecError(["trainlab.watch: was used before; call it anew for another run"])
         Hooks.check_none()
         with ExitStack() as opened:
-            # Half entered or half left, nothing else could be watched any more.
-            own = WatchedLoop.__enter__.__code__, WatchedLoop.__exit__.__code__
-            opened.enter_context(interrupts_after(*own))
             opened.callback(told.listening.clear)
             for _ in range(2):  # an interrupt that comes amid the first is followed by the second
                 opened.callback(Hooks.free)

@@ -161,11 +161,11 @@ class FollowedModel:
         self._tell(lambda probes: probes.called(self._num_steps + 1, module, arguments))
 
     def forward_ends(self, module: nn.Module, inputs: Arguments, result: object) -> None:
+        self._tell(lambda probes: probes.returned(result))
         if self._keeps_inputs and plain_model(module) is self._model:
             self._keeps_inputs = False
             with torch.no_grad():
                 self._inputs = first_of(inputs, MOST_SAMPLES)
-        self._tell(lambda probes: probes.returned(result))
 
     def backward_ends(self) -> None:
         by_hand = not self._tracer.has_optimizer

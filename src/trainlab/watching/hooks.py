@@ -34,15 +34,9 @@ LIGHT, COUNTS, WHOLE = range(3)
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class EndOfCall:
+class EndOfCall(partial[None]):
     """A module's own hook, which nothing of a copy of the module made meanwhile, or a file with it, needs:
     there it does nothing."""
-
-    def __init__(self, tell: Callable[[nn.Module, Any, Any, object], None]) -> None:
-        self.tell = tell
-
-    def __call__(self, module: nn.Module, arguments: Any, named: Any, output: object) -> None:
-        self.tell(module, arguments, named, output)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (nullcontext(), "__exit__")

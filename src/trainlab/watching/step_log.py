@@ -306,7 +306,7 @@ class StepLog:
         self.models = [one for one in self.models if known[id(one)] < one.num_parameters]
         self.models.append(row)
         self._row_of.update((one, row) for one in parameters)
-        if not self.optimizers:  # a later one may be a copy, loaded for a last test
+        if not self.samples:  # a later one may be a copy, loaded for a last test
             self._count(parameters)
 
     def _count(self, tensors: Sequence[Tensor]) -> None:
