@@ -52,6 +52,12 @@ def test_csv_has_every_trial_with_its_settings_seed_and_units(
     assert set(cost[cost["watch"] == "layers"]["peak_mib"]) == {16, 64}
 
 
+def test_a_run_that_measured_no_cost_has_no_table_of_it(trainlab: Verb, tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "r", made_study(vary={"batch_size": (16, 64)}, seeds=2))
+    shown = trainlab("export", "r", "--to", "csv").stdout
+    assert shown.split() == ["r/export/results.csv", "r/export/curves.csv"]
+
+
 def test_parquet_has_the_same_tables_with_numbers_as_numbers(
     made: RunFolder, tmp_path: Path
 ) -> None:

@@ -114,7 +114,8 @@ def no_match(
         hints.append(f"there are {listed or 'none'}")
     if is_listed:
         hints.append("see `trainlab probes WORKLOAD`")
-    return SpecError([f"probe {probe}: {selector.text!r} reaches no {what}; {'; '.join(hints)}"])
+    rule = "reaches no layer" if what == "layer" else "reaches no parameter"
+    return SpecError([f"probe {probe}: {selector.text!r} {rule}; {'; '.join(hints)}"])
 
 
 class ProbedCalls:
