@@ -142,6 +142,47 @@ def test_lanes_write_the_records_that_eager_writes(tiny_file: Path, tmp_path: Pa
             assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
 
 
+COUNTING = """
+class Kept:
+    mean = torch.ones(())
+CALLS = [0]
+def counting(outputs, targets):
+    CALLS[0] += 1
+    return F.cross_entropy(outputs, targets) * min(CALLS[0], 9)
+def averaging(outputs, targets):
+    loss = F.cross_entropy(outputs, targets)
+    Kept.mean = 0.9 * Kept.mean + 0.1 * loss.detach()
+    return loss / Kept.mean
+import dataclasses
+counted = dataclasses.replace(tiny, loss=counting)
+averaged = dataclasses.replace(tiny, loss=averaging)
+"""
+
+
+def test_trials_that_lanes_refuse_learn_what_they_learn_alone(
+    tiny_file: Path, tmp_path: Path
+) -> None:
+    """Whatever the loss keeps outside of itself, and the steps that lanes tried have made of it."""
+    tiny_file.write_text(tiny_file.read_text() + COUNTING)
+    for name in ("counted", "averaged"):
+        refused, alone = (
+            ran(
+                executor_for("local", Loader(), jobs=2),
+                f"{tiny_file}:{name}",
+                tmp_path / f"{name}-{engine}",
+                settings={"engine": engine},
+                seeds=2,
+            )
+            for engine in ("lanes", "eager")
+        )
+        for trial in refused.trials():
+            assert (trial.state, trial.resolved["engine"]) == ("done", "eager")
+            (told,) = trial.notes
+            assert told.values["engine"] == "lanes"
+            one, other = (curves(run)[trial.id] for run in (refused, alone))
+            assert [line["train/loss"] for line in one] == [line["train/loss"] for line in other]
+
+
 def test_trials_of_one_program_are_packed_and_others_apart(tiny_file: Path) -> None:
     vary = {"lr": [0.01, 0.1], "batch_size": [8, 16], "optimizer": ["adam", "sgd"]}
     study, alone = (

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
+from command import Verb
 from training import curve_of
 from trainlab import Dataset, Split, TrainSpec, Workload
 from trainlab.data.dataset import loaded
 from trainlab.errors import WorkloadError
+from trainlab.record.run_folder import RunFolder
 from trainlab.train.dataloading import LoadedBatches
 from trainlab.train.seeds import data_order, seeded
 
@@ -397,3 +399,13 @@ def test_several_optimizers_need_an_update_of_ones_own(tmp_path: Path) -> None:
     workload = Workload(name="own", model=net, data=TENSORS, loss=F.cross_entropy, optimizer=halves)
     with pytest.raises(WorkloadError, match="optimizer: gave 2, must give one"):
         curve_of(workload, tmp_path)
+
+
+def test_a_workloads_own_optimizer_is_named_instead_of_the_settings_one(
+    tiny_file: Path, trainlab: Verb, tmp_path: Path
+) -> None:
+    own = "tiny = dataclasses.replace(tiny, optimizer=lambda m, s: torch.optim.SGD(m.parameters()))"
+    tiny_file.write_text(f"{tiny_file.read_text()}import dataclasses\n{own}\n")
+    done = trainlab("run", f"{tiny_file}:tiny", "--out", "r", "--device", "cpu")
+    assert "batch 10, the workload's own optimizer, fp32" in done.stdout
+    assert "optimizer_code" not in RunFolder(tmp_path / "r").trials()[0].resolved

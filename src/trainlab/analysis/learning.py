@@ -468,10 +468,11 @@ def _settings(evidence: Evidence, words: Words) -> str:
     settings, resolved = trial.settings, trial.resolved
     if evidence.study.script is not None:
         return words.listed([command_text(evidence.study.script), *seen_texts(resolved, words)])
+    used = f"{settings['optimizer']} lr {resolved.get('lr', settings['lr'])}"
     parts = [
         str(resolved.get("device_name", settings["device"])),
         words("batch_of", size=settings["batch_size"]),
-        f"{settings['optimizer']} lr {resolved.get('lr', settings['lr'])}",
+        used if not resolved or "optimizer_code" in resolved else words("own_optimizer"),
         settings["precision"],
         *(f"{key}={setting}" for key, setting in settings["model"].items()),
         *([] if settings["zero_grad"] else [words("never_reset")]),

@@ -226,9 +226,11 @@ class StudyProgress:
                 # Trials that did not reach their last epoch, or failed; the others have a line.
                 for trial_id in event.trials if is_study else ():
                     with suppress(RecordError):  # told when the run is read
-                        if text := end_text(self._run.trial(trial_id).read(), words):
+                        record = self._run.trial(trial_id).read()
+                        if record.state != "pending":  # that is to run in another process
+                            self._ended.add(trial_id)
+                        if text := end_text(record, words):
                             yield f"{self._ended_label(trial_id)}{words('colon')}{text}"
-                self._ended.update(event.trials)
             case "epoch" if is_study and event.epoch == event.num_epochs:
                 yield self._epoch_line(self._ended_label(event.trials[0]), event)
             case "epoch" if not is_study and not is_terminal:

@@ -38,7 +38,10 @@ class Attempt:
         self.folder = folder
         self._token = token or new_token()
         self.progress = Progress()
-        self.notes: list[Note] = []
+        before = folder.read()
+        self.notes: list[Note] = list(before.notes) if before.state == "pending" else []
+        self.refused_by = {one.values.get("engine") for one in self.notes}
+        """Engines that could not train it in an earlier process."""
         self.engine_facts: dict[str, Any] = {}
         self.load: LoadRecord | None = None
         self.trial = planned_trial(folder)

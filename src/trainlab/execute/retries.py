@@ -2,7 +2,8 @@
 
 Killed from outside, a group runs again as it was, and so does a trial that lost one of its processes. A
 crash or a hang of several trials in one process is the fault of one of them: each then runs alone. So
-does one that found too little memory on a GPU, which others may have used. A bench of which a process
+does one that found too little memory on a GPU, which others may have used. Trials that an engine has
+refused are left pending, and each runs in a fresh process. A bench of which a process
 was killed runs again as a whole, since its figures are ratios within rounds. What a node of a cluster
 has left is tried again in `trainlab.execute.cluster`.
 """
@@ -31,8 +32,10 @@ class Retries:
     def of_group(self, group: Group, process: WorkerProcess) -> list[Group]:
         """What is to be run again of a group whose process has ended; trials that it left behind and that
         have had their chance are recorded as failed."""
-        left = {record.id for record in process.unfinished()}
+        left = {record.id: record for record in process.unfinished()}
         trials = tuple(trial for trial in group.trials if trial.id in left)
+        if process.exit_code == 0 and any(left[one.id].notes for one in trials):
+            return [group.model_copy(update={"trials": (trial,)}) for trial in trials]
         if trials and process.was_ended_from_outside and self._are_first(trials, KILLED):
             return [group.model_copy(update={"trials": trials})]
         if len(trials) == len(group.trials) == 1:

@@ -120,7 +120,8 @@ def run_group(
 ) -> None:
     """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
     the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own;
-    `token` is that of the attempts."""
+    `token` is that of the attempts, given where this process is theirs alone: trials that an engine has
+    tried in vain are then left pending, each for a fresh one."""
     study, events = run.study().to_study(str(run.study_file)), EventWriter(run)
     attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
     learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
@@ -135,7 +136,7 @@ def run_group(
                     _measure(run, attempt, study, load)
             if learning:
                 restore()
-                _learn(learning, study, load, events, instruments, restore)
+                _learn(learning, study, load, events, instruments, restore, token is not None)
     except Interrupted:
         for attempt in attempts:
             attempt.interrupt()
@@ -158,10 +159,13 @@ def _learn(
     events: EventWriter,
     others: Sequence[Instrument],
     restore: Callable[[], None],
+    can_leave: bool,
 ) -> None:
     """By the first of the engines that suits them; how each ended is recorded."""
     settings = attempts[0].trial.settings
     engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
+    if len(attempts) == 1:
+        engines = [one for one in engines if one.name not in attempts[0].refused_by]
     for some in [attempts] if engines[0].takes_many else [[one] for one in attempts]:
         ready: list[Ready] = []
         for attempt in some:
@@ -174,7 +178,7 @@ def _learn(
         # Those that are updated alike lie together.
         ready.sort(key=lambda one: update_key(one[1].setup.settings))
         if ready:
-            _train(engines, ready)
+            _train(engines, ready, can_leave)
         # All records are written before an interrupt is passed on.
         with signals_held():
             for attempt in some:
@@ -183,12 +187,22 @@ def _learn(
             attempt.pass_on_interrupt()
 
 
-def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
+WHY_UNTRIED = "too_coarse", "not_ours", "not_step_by_step", "not_resident"
+"""Reasons that an engine has before it runs any of the user's code."""
+
+
+def _train(engines: Sequence[Engine], ready: Sequence[Ready], can_leave: bool) -> None:
     """Trains them by the first engine that can, in parts where none takes them all."""
     attempts = [attempt for attempt, _ in ready]
     found: Session | list[Sequence[Ready]] | None = None
     with ending_together(attempts):
         while (found := _open(engines[0], ready)) is None:
+            was_tried = attempts[0].notes[-1].code.removeprefix("engine_") not in WHY_UNTRIED
+            if can_leave and engines[0].is_program and (was_tried or len(ready) > 1):
+                # What the user's code keeps outside of the model is no longer as it begins.
+                for attempt in attempts:
+                    attempt.progress.state = "pending"
+                return
             engines = engines[1:]
     if not isinstance(found, list):
         _train_opened(engines[0], found, ready)
@@ -197,7 +211,7 @@ def _train(engines: Sequence[Engine], ready: Sequence[Ready]) -> None:
         with ending_together([attempt for attempt, _ in part]):
             if any(attempt.is_interrupted for attempt in attempts):
                 raise Interrupted
-            _train(engines, part)
+            _train(engines, part, can_leave)
 
 
 def _open(engine: Engine, ready: Sequence[Ready]) -> Session | list[Sequence[Ready]] | None:
@@ -224,7 +238,8 @@ def _open(engine: Engine, ready: Sequence[Ready]) -> Session | list[Sequence[Rea
             half = len(ready) // 2
             return [ready[:half], ready[half:]]
     for member in members:
-        member.setup.notes.append(reason)
+        # Once: it may have been refused with others before.
+        member.setup.notes[:] = [*(one for one in member.setup.notes if one != reason), reason]
     return None
 
 
@@ -371,10 +386,10 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
     trial = attempt.trial
     process_state.prepare_process(trial.settings)
     workload = load.workload(trial.workload)
-    if load.was_changed(trial.workload):
-        attempt.notes.append(note("code_changed", workload=trial.workload))
     data = load.data(trial.workload, trial.settings)
     setup = set_up(trial, workload, data, attempt.notes, attempt.engine_facts)
+    if load.was_changed(trial.workload):
+        setup.note_once("code_changed", workload=trial.workload)
     attempt.record_setup(setup, {"engine": engine})
     return setup
 

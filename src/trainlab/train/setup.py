@@ -208,11 +208,12 @@ class Setup:
         """What the settings became on this machine; recorded, so that differences between runs show."""
         parameters, train = list(self.model.parameters()), self.dataset.train
         is_shuffled = isinstance(train, Split) or train.shuffle or train.sampler is not None
+        code = optimizer_code(self.settings, self.model, self.device)
         return {
             "device": str(self.device),
             "device_name": device_name(self.device),
             "lr": self.settings.start_lr,
-            "optimizer_code": optimizer_code(self.settings, self.model, self.device),
+            **({} if self.workload.optimizer is not None else {"optimizer_code": code}),
             "log_every_steps": self.log_every_steps,
             "steps_per_epoch": len(self.train_batches),
             "batch_size": min(self.train_batches.batch_size, self.train_batches.num_samples),
