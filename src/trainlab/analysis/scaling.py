@@ -65,7 +65,7 @@ def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
 
 def knows_enough(scaling: Finding) -> bool:
     """Whether the size where gains end is known and not far beyond those measured."""
-    return (scaling.enough_high or math.inf) <= FARTHEST_FIT * scaling.largest
+    return bool((scaling.enough_high or math.inf) <= FARTHEST_FIT * scaling.largest)
 
 
 def _scaling_text(one: Finding, words: Words) -> str:
