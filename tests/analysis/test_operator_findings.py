@@ -18,7 +18,7 @@ from trainlab.analysis.operators import (
     outside_us,
     ranked,
 )
-from trainlab.analysis.scaling import batch_series
+from trainlab.analysis.scaling import batch_series, scaling_finding
 from trainlab.plan import Trial
 from trainlab.record.cost_record import OperatorRow, OperatorsRecord
 from trainlab.spec import CostSpec
@@ -173,3 +173,41 @@ def test_on_a_gpu_shares_are_of_its_kernels(found: Find, tmp_path: Path) -> None
     assert "kernels take 500.0 µs per step" in table.note
     assert "800.0 µs of the 1,000.0 µs" in table.note
     assert "80.0%" not in table.note
+
+
+def test_growth_is_told_of_undisturbed_processes_alone(tmp_path: Path) -> None:
+    study = made_study(vary={"batch_size": (1, 16)}, learn=False, cost=CostSpec())
+
+    def kinds(name: str, spread: float, profiled_ms: float) -> set[str]:
+        made = Fabricated(step_ms=lambda trial, process: 1.0 + spread * process)
+        folder = made.write(tmp_path / name, study)
+        for home in (folder.trial(one.id) for one in folder.trials()):
+            if home.operators.exists():
+                steps = {"bare_ms": [1.0], "profiled_ms": [profiled_ms]}
+                home.operators.write(home.operators.read().model_copy(update=steps))
+        (series,) = batch_series(gather(folder), "train")
+        return {one.kind for one in operator_findings(series)}
+
+    assert kinds("calm", 0.0, 1.0) == {"top_operator", "operator_growth"}
+    assert kinds("unstable", 0.5, 1.0) == kinds("held-up", 0.0, 9.0) == {"top_operator"}
+
+
+def test_a_line_that_noise_could_explain_gives_no_advice_and_no_batch_below_one(
+    tmp_path: Path,
+) -> None:
+    """Small batches train in the same time per sample, so the fixed part is at its bound."""
+    study = made_study(vary={"batch_size": (1, 4, 16)}, learn=False, cost=CostSpec())
+
+    def told(name: str, spread: float) -> Finding:
+        times = {1: 1.0, 4: 4.1, 16: 17.0}
+        made = Fabricated(step_ms=lambda t, n: times[t.settings.batch_size] * (1 + spread * n))
+        (series,) = batch_series(gather(made.write(tmp_path / name, study)), "train")
+        return scaling_finding(series)
+
+    exact, noisy = told("exact", 1e-4), told("noisy", 2.0)
+    assert (exact.fixed_ms, exact.enough, exact.enough_low) == (0.0, 1.0, 1.0)
+    assert "so small that it cannot be told from 0 ms [95% CI 0 to" in exact.sentence(EN)
+    assert "Beyond batch 1" in exact.sentence(EN)
+    assert noisy.allowed_error > 1
+    assert "cannot be told from these measurements" in noisy.sentence(EN)
+    assert "Beyond" not in noisy.sentence(EN)

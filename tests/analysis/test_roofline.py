@@ -1,14 +1,18 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 from test_cost_summary import LAYERS, record, row
 
+from fabricate import Fabricated, made_study
+from trainlab.analysis.evidence import gather
 from trainlab.analysis.layers import layer_table
 from trainlab.analysis.measurement import Measurement, summarise
-from trainlab.analysis.roofline import limiting_precision, roofline, step_roofline
+from trainlab.analysis.roofline import limiting_precision, peak_note, roofline, step_roofline
 from trainlab.errors import RecordError
 from trainlab.record.cost_record import LayerRow, LimitsRecord, WorkRecord
 from trainlab.record.trial_record import TrialRecord
+from trainlab.spec import CostSpec
 from trainlab.words import Words
 
 
@@ -105,3 +109,20 @@ def test_layers_share_the_bare_step_and_the_last_row_is_what_none_accounts_for()
     # 40 of 100 µs of the forward pass, which takes a second where it is not watched.
     assert texts["fc"] == ["Linear", "2x3", "", "0.0001", "400", "0", "40.0%", "compute 75%"]
     assert list(texts.values())[-1] == ["", "", "", "", "600", "0", "60.0%", ""]
+
+
+def test_every_step_is_held_against_the_best_peaks_and_busy_ones_say_so(tmp_path: Path) -> None:
+    words, of = Words("en"), {"vary": {"batch_size": (1, 4, 16)}, "learn": False}
+    folder = Fabricated().write(tmp_path / "run", made_study(**of, cost=CostSpec()))
+    homes = [home for one in folder.trials() if (home := folder.trial(one.id)).limits.exists()]
+    for number, home in enumerate(homes, 1):
+        peaks = {"flops_per_s": {"fp32": 100.0 - number}, "bytes_per_s": number, "busy": True}
+        home.limits.write(home.limits.read().model_copy(update=peaks))
+    seen = [one.limits for one in gather(folder).measured if one.limits is not None]
+    found = [(one.flops_per_s["fp32"], one.bytes_per_s, one.busy) for one in seen]
+    assert found == [(99.0, len(homes), True)] * len(homes)
+    low, quiet = (roofline({}, 400, 1, A_CPU.model_copy(update={"busy": b})) for b in (True, False))
+    assert "peaks were measured: they are perhaps too low" in peak_note([quiet, low], words)
+    assert "caches may have served" in peak_note([quiet, None], words)
+    homes[1].limits.write(homes[1].limits.read().model_copy(update={"busy": False}))
+    assert not any(one.limits and one.limits.busy for one in gather(folder).measured)

@@ -243,10 +243,13 @@ def scaling(run: RawRun, found: Finding) -> Expected:
         ends = (max(0.0, min(*ends, fixed / each)), max(*ends, fixed / each))
     numbers: Json = {"fixed_ms": fixed, "per_sample_us": 1e3 * each, "largest": max(times)}
     numbers |= {"per_sample_us_low": 1e3 * each_low, "per_sample_us_high": 1e3 * each_high}
-    numbers |= {"enough": 4 * fixed / each if each else None, "enough_low": 4 * ends[0]}
-    numbers |= {"enough_high": None if ends[1] is None else 4 * ends[1]}
+    numbers |= {"enough": max(1, 4 * fixed / each) if each else None}
+    high = None if ends[1] is None else max(1, 4 * ends[1])
+    numbers |= {"enough_low": max(1, 4 * ends[0]), "enough_high": high}
     numbers |= {"worst_error": worst, "allowed_error": errors.get(worst)}
     numbers |= {"fit": "does not fit" if is_beyond else verdict}
+    if worst is not None and (numbers["fit"] != "fits" or errors[worst] > 1):
+        numbers |= {"enough_low": None, "enough_high": None}
     return Expected(numbers, len(times), (fixed_low, fixed_high))
 
 

@@ -392,7 +392,7 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
         done, lambda o: (o.trial.cell, o.trial.mode, o.trial.weights_of, o.trial.again)
     )
     timed_of = [{o.trial.id: o.cost for o in group if o.cost} for group in measured.values()]
-    noises = noises_of(timed_of, steps_ms)
+    noises, best = noises_of(timed_of, steps_ms), _best_limits(done)
     for group, timed in zip(measured.values(), timed_of, strict=True):
         if not timed:
             continue
@@ -408,9 +408,21 @@ def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
             operators=watched.get("operators", group[0]).operators,
             layers=layers.layers,
             memory=layers.memory,
-            limits=layers.limits,
+            limits=best.get(layers.trial.id),
             probe_price=layers.probe_price,
         )
+
+
+def _best_limits(read: Iterable[TrialRecords]) -> dict[str, costs.LimitsRecord]:
+    """By trial, the best of each peak seen with its device and threads; busy where all processes were."""
+    known = [(one.trial.id, one.limits) for one in read if one.limits is not None]
+    best: dict[str, costs.LimitsRecord] = {}
+    for same in grouped(known, lambda one: (one[1].device_name, one[1].threads)).values():
+        quietest = min((one for _, one in same), key=lambda one: one.busy)
+        flops = {n: max(o.flops_per_s.get(n, 0.0) for _, o in same) for n in quietest.flops_per_s}
+        peaks = {"flops_per_s": flops, "bytes_per_s": max(one.bytes_per_s for _, one in same)}
+        best |= dict.fromkeys(dict(same), quietest.model_copy(update=peaks))
+    return best
 
 
 # What differs between two trials or two runs beyond the factor that was meant to.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trainlab.analysis.document import Entry, Table
 from trainlab.analysis.measurement import Measurement
-from trainlab.analysis.roofline import layer_roofline
+from trainlab.analysis.roofline import layer_roofline, peak_note
 from trainlab.analysis.tables import EMPTY, Field, count, name, share, table_of, value
 from trainlab.record.cost_record import CallRow, LayerRow, LayersRecord, NetworkRecord
 from trainlab.words import Words
@@ -79,8 +79,7 @@ def layer_table(measurement: Measurement, words: Words) -> Table:
         phases_ms.get("backward", 0.0) - sum(backward for _, backward in times_ms),
     )
     rows.append(Line(words("between_layers"), *between))
-    if any(limit is not None and limit.memory_share > 1 for limit in limits):
-        notes.append(words("above_memory"))
+    notes.append(peak_note(limits, words))
     if record.uncounted:
         notes.append(words("uncounted", names=words.listed(record.uncounted)))
     fields: list[Field[Line]] = [

@@ -12,7 +12,7 @@ import pandas as pd
 from trainlab.analysis.classes import best_confusion
 from trainlab.analysis.evidence import Evidence, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
-from trainlab.analysis.scaling import PROCESSES, efficiency
+from trainlab.analysis.scaling import PROCESSES
 from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
@@ -223,7 +223,7 @@ def _parallel_values(
     if bench in of_bench:
         ratio = step_ms / of_bench[bench]
         yield "speedup", 1 / ratio
-        yield "efficiency", efficiency(ratio, num_processes[fewest], own.processes)
+        yield "efficiency", num_processes[fewest] / own.processes / ratio
 
 
 def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:

@@ -7,7 +7,7 @@ work that is not counted.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,9 +37,10 @@ class Roofline:
     """Of the best matrix product; never clipped. Above 1 the peak was measured too low, or FLOPs are
     counted that the kernels save."""
     memory_share: float
-    """Of the best large copy; never clipped. Above 1 caches served bytes that memory did not, or the
-    peak was measured too low."""
+    """Of the best large copy; never clipped. Above 1 caches helped, or the peak was measured too low."""
     near: Limit
+    is_peak_low: bool
+    """Whether other programs ran while the peaks were measured: perhaps too low."""
 
 
 def step_roofline(measurement: Measurement) -> Roofline | None:
@@ -79,6 +80,7 @@ def roofline(
         compute_share=compute,
         memory_share=memory,
         near=near if max(compute, memory) >= NEAR_SHARE else "neither",
+        is_peak_low=limits.busy,
     )
 
 
@@ -119,6 +121,14 @@ def _flops_by_kind(row: LayerRow) -> Mapping[str, int]:
     return {kind: flops} if flops else {}
 
 
+def peak_note(found: Iterable[Roofline | None], words: Words) -> str:
+    """Why shares may be too high: caches are no explanation where the peaks themselves are in doubt."""
+    known = [one for one in found if one is not None]
+    key = "above_memory" if any(one.memory_share > 1 for one in known) else ""
+    key = "peaks_low" if any(one.is_peak_low for one in known) else key
+    return words(key) if key else ""
+
+
 def limits_section(data: RunData, words: Words) -> Section | None:
     """How near each step came to what its machine can do; None where no limits were measured."""
     rows: list[tuple[Measurement, Roofline]] = []
@@ -134,8 +144,7 @@ def limits_section(data: RunData, words: Words) -> Section | None:
         return None
     if any("+" in one.precision for _, one in rows):
         notes.append(words("limits_kinds"))
-    if any(one.memory_share > 1 for _, one in rows):
-        notes.append(words("above_memory"))
+    notes.append(peak_note((one for _, one in rows), words))
     fields: list[Field[tuple[Measurement, Roofline]]] = [
         name(words("cell"), lambda row: row[0].trial.cell),
         name(words("mode"), lambda row: words.mode(row[0].summary.mode)),

@@ -65,9 +65,7 @@ def batch_series(evidence: Evidence, mode: str) -> list[BatchSeries]:
 
 def knows_enough(scaling: Finding) -> bool:
     """Whether the size where gains end is known and not far beyond those measured."""
-    high = scaling.enough_high
-    is_near = high is not None and high <= FARTHEST_FIT * scaling.largest
-    return is_near and scaling.fit != "does not fit"
+    return bool((scaling.enough_high or math.inf) <= FARTHEST_FIT * scaling.largest)
 
 
 def _scaling_text(one: Finding, words: Words) -> str:
@@ -79,10 +77,8 @@ def _scaling_text(one: Finding, words: Words) -> str:
         check = "scaling_checked"
     else:
         check = "scaling_unrepeated" if one.allowed_error is None else "scaling_noisy"
-    is_beyond = one.enough_low is not None and one.enough_low > one.largest
-    advice = "scaling_beyond" if is_beyond else "scaling_unknown"
-    if knows_enough(one):
-        advice = "scaling_enough"
+    advice = "scaling_beyond" if (one.enough_low or 0.0) > one.largest else "scaling_unknown"
+    advice = "scaling_enough" if knows_enough(one) else advice
     within = {}
     # A batch is whole: the same rounding for it and for its ends keeps it between them.
     for part, shown in (("per_sample_us", figure), ("enough", "{:,.0f}".format)):
@@ -90,9 +86,9 @@ def _scaling_text(one: Finding, words: Words) -> str:
         is_known = low is not None and high is not None
         text = words("within", low=shown(low), high=shown(high)) if is_known else ""
         within[f"within_{part.removesuffix('_us')}"] = text
-    step, check = words.capital(words.step(one.mode)), one.fill(words, check)
+    fitted = "scaling_fit" if one.fixed_ms else "scaling_unfixed"
     return words.sentences(
-        one.fill(words, "scaling_fit", capital_step=step, check=check, **within),
+        one.fill(words, fitted, check=one.fill(words, check), **within),
         one.fill(words, advice, **within),
     )
 
@@ -126,13 +122,15 @@ def scaling_finding(series: BatchSeries) -> Finding:
         key=lambda size: abs(size.error) / ((is_unfit and size.allowed) or 1.0),
         default=None,
     )
+    # Two sizes cannot be checked; where noise explains errors as large as a time, a line fits by luck.
+    is_sound = worst is None or (fit.verdict == "fits" and (worst.allowed or 0.0) <= 1)
     ends: dict[str, float | None] = {}
-    for part, unit, interval in (
-        ("per_sample_us", 1e3, fit.per_sample.interval),
-        ("enough", 1.0, fit.enough_interval),
+    for part, unit, least, interval in (
+        ("per_sample_us", 1e3, 0.0, fit.per_sample.interval),
+        ("enough", 1.0, 1.0, fit.enough_interval if is_sound else None),
     ):
         for end in ("low", "high"):
-            known = math.inf if interval is None else getattr(interval, end)
+            known = math.inf if interval is None else max(least, getattr(interval, end))
             ends[f"{part}_{end}"] = unit * known if math.isfinite(known) else None
     return SCALING(
         subject=f"{series.mode}/step_ms",
@@ -142,7 +140,7 @@ def scaling_finding(series: BatchSeries) -> Finding:
         interval=fit.fixed.interval,
         fixed_ms=fit.fixed.value,
         per_sample_us=1e3 * fit.per_sample.value,
-        enough=fit.enough,
+        enough=fit.enough if fit.enough is None else max(1.0, fit.enough),
         **ends,
         largest=max(series.by_size),
         worst_error=worst and abs(worst.error),
@@ -256,11 +254,6 @@ PARALLEL = Kind(
 efficiency: 1 where so many times the processes are so many times as fast."""
 
 
-def efficiency(ratio: float, first: int, second: int) -> float:
-    """Of `second` processes beside `first`, whose steps take `ratio` times as long."""
-    return first / second / ratio
-
-
 def parallel_findings(
     mode: str, pairs: Sequence[Contrast], comparisons: Sequence[CostComparison]
 ) -> Iterator[Finding]:
@@ -280,7 +273,7 @@ def parallel_findings(
                 n=n,
                 interval=speedup,
                 speedup=1 / ratio.value,
-                efficiency=efficiency(ratio.value, fewest, more),
+                efficiency=fewest / more / ratio.value,
                 efficiency_low=speedup and fewest / more * speedup.low,
                 efficiency_high=speedup and fewest / more * speedup.high,
             )
