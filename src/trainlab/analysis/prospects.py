@@ -1,7 +1,7 @@
 """What a study can show before it is run: the smallest difference its seeds find, and what they never can.
 
-The noise is that of earlier runs of the same workload on the same data, where there are any; without them
-all is said in standard deviations of a run.
+The noise is that of the same settings in earlier runs on the same data, or what the study states; without
+either all is said in standard deviations of a run.
 """
 
 import math
@@ -102,20 +102,23 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
 
 
 def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
-    """By metric the typical standard deviation of the cells of the newest alike runs that trained as long,
-    and of how many trials it is. What cannot be read is left out."""
-    alike: list[tuple[str, RunFolder]] = []
+    """By metric the typical standard deviation of the cells of the newest alike runs that are also cells of
+    this study, and of how many trials it is. What cannot be read is left out."""
+    wanted = [cell.settings.learning for cell in study.all_cells]
+    alike: list[tuple[str, RunFolder, set[str]]] = []
     for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
         with suppress(TrainlabError):
             record = RunFolder(path.parent).study()
-            if _trains(record.to_study(str(path))) == _trains(study):
-                alike.append((record.created, RunFolder(path.parent)))
+            earlier = record.to_study(str(path))
+            shared = {one.id for one in earlier.all_cells if one.settings.learning in wanted}
+            if shared and _trains(earlier) == _trains(study):
+                alike.append((record.created, RunFolder(path.parent), shared))
     cells: list[list[TrialRecord]] = []
-    for _, run in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
+    for _, run, shared in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
         with suppress(TrainlabError):
-            trials = [one for one in run.trials() if (one.kind, one.state) == ("learn", "done")]
-            as_long = (t for t in trials if t.settings.get("epochs") == study.settings.epochs)
-            cells += grouped(as_long, lambda trial: trial.cell).values()
+            done = (one for one in run.trials() if (one.kind, one.state) == ("learn", "done"))
+            of_shared = (trial for trial in done if trial.cell in shared)
+            cells += grouped(of_shared, lambda trial: trial.cell).values()
     found: dict[str, list[list[float]]] = {}
     for of_cell in cells:
         for metric in (name for name in of_cell[0].final if "/" in name):

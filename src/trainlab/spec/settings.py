@@ -316,9 +316,19 @@ class TrainSpec(Spec):
         ]
 
     @property
+    def learning(self) -> dict[str, Any]:
+        """The settings that change what is learned."""
+        return {n: value for n, value in self.meaning.items() if changes_learning(n)}
+
+    @property
     def meaning(self) -> dict[str, Any]:
         """All settings, with the learning rate that applies: equal where two trials would be the same."""
         return self.model_dump(mode="json") | {"lr": self.start_lr}
+
+
+def changes_learning(name: str) -> bool:
+    """Whether a setting, or a factor within one as `loss.margin`, changes what is learned."""
+    return name not in TrainSpec.model_fields or setting_of(TrainSpec, name).changes_learning
 
 
 OF_WORKLOADS = tuple(
