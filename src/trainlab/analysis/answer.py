@@ -303,7 +303,10 @@ class _Writer:
         if epochs_s and totals_s and settings.max_steps is None and has_epochs:
             device = self.device_name(trained[0].trial)
             total, epoch = statistics.median(totals_s), statistics.median(epochs_s)
-            yield self.say("answer_time", "learning", total=total, epoch=epoch, device=device)
+            key = "answer_time" if len(totals_s) == 1 else "answer_times"
+            seeds = finding.num_seeds(len(totals_s), words)
+            times = {"total": total, "epoch": epoch, "seeds": seeds}
+            yield self.say(key, "learning", device=device, **times)
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]
