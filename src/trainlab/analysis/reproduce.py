@@ -86,8 +86,7 @@ def differing_settings(
     reported elsewhere."""
     found = {}
     for cell in evidence.cells:
-        both = (cell.settings, settings.get(cell.id, cell.settings))
-        ours, published = (spec.learning for spec in both)
+        ours, published = cell.settings.learning, settings.get(cell.id, cell.settings).learning
         found[cell.id] = tuple(
             f"{name} {ours[name]}, published with {published[name]}"
             for name in ours

@@ -318,7 +318,7 @@ class TrainSpec(Spec):
     @property
     def learning(self) -> dict[str, Any]:
         """The settings that change what is learned."""
-        return {n: value for n, value in self.meaning.items() if changes_learning(n)}
+        return {n: value for n, value in self.meaning.items() if n not in NOT_OF_LEARNING}
 
     @property
     def meaning(self) -> dict[str, Any]:
@@ -326,11 +326,9 @@ class TrainSpec(Spec):
         return self.model_dump(mode="json") | {"lr": self.start_lr}
 
 
-def changes_learning(name: str) -> bool:
-    """Whether a setting, or a factor within one as `loss.margin`, changes what is learned."""
-    return name not in TrainSpec.model_fields or setting_of(TrainSpec, name).changes_learning
-
-
+NOT_OF_LEARNING = frozenset(
+    name for name in TrainSpec.model_fields if not setting_of(TrainSpec, name).changes_learning
+)
 OF_WORKLOADS = tuple(
     name for name in TrainSpec.model_fields if not setting_of(TrainSpec, name).is_of_scripts
 )
