@@ -157,6 +157,8 @@ def test_a_single_run_and_a_profile_have_an_answer(tmp_path: Path) -> None:
         "Test accuracy is 90.0% after 2 epochs (one run).",
         "Training and testing took 2.00 s on the CPU, of which an epoch of training took 0.750 s.",
     ]
+    found = answered(tmp_path / "c", made_study(seeds=3), final=lambda t: {"test/accuracy": 0.9})
+    assert "took 2.00 s per seed on the CPU (median of 3 seeds), of which" in texts(found)[1]
     study = made_study(learn=False, cost=CostSpec(processes=3))
     found = answered(tmp_path / "b", study, step_ms=lambda trial, process: 2.0 + 0.01 * process)
     assert texts(found)[0].startswith("A training step of batch 64 takes 2.0")

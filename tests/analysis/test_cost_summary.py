@@ -3,13 +3,15 @@
 import math
 import random
 import statistics
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fabricate import QUIET, made_cost, made_turns
+from fabricate import QUIET, Fabricated, made_cost, made_study, made_turns
 from trainlab.analysis.cold_start import cold_start
+from trainlab.analysis.evidence import gather
 from trainlab.analysis.layers import layer_times
 from trainlab.analysis.measurement import (
     CostSummary,
@@ -19,8 +21,10 @@ from trainlab.analysis.measurement import (
     repeat_interval,
     summarise,
 )
-from trainlab.analysis.method import round_ratios
+from trainlab.analysis.method import method_section, round_ratios
+from trainlab.analysis.overview import data_of
 from trainlab.record.cost_record import ColdStep, CostRecord, LayerRow, LayersRecord
+from trainlab.spec import CostSpec
 from trainlab.words import Words
 
 
@@ -215,3 +219,15 @@ def test_the_first_step_is_laid_beside_settled_ones() -> None:
     assert [(p.name, p.first, p.settled) for p in found.layers_ms[:1]] == [("loss", 5.0, 0.005)]
     assert len(found.layers_ms) == 2
     assert cold_start([record([10.0])], None) is None, "without a warm-up"
+
+
+def test_the_method_gives_the_warm_up_steps_of_all_processes(tmp_path: Path) -> None:
+    folder = Fabricated().write(tmp_path / "run", made_study(learn=False, cost=CostSpec()))
+    for number, trial in enumerate(one for one in folder.trials() if one.watch == "steps"):
+        file = folder.trial(trial.id).cost
+        warmup_ms = [3.0] * (10 + number)
+        file.write(file.read().model_copy(update={"warmup_ms": warmup_ms}))
+    data = data_of(gather(folder))
+    (first, *_) = method_section(data, Words("en")).blocks
+    num_processes = len(data.evidence.measured[0].costs)
+    assert f" 10 to {9 + num_processes} warm-up steps each" in getattr(first, "text", "")

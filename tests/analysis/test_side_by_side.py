@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fabricate import DATA, ENVIRONMENT, Fabricated, made_study
-from trainlab.analysis.comparison import compared_sentences, pooled, side_by_side
+from trainlab.analysis.comparison import compared_sentences, comparison_of, pooled, side_by_side
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.metrics import limits_of
-from trainlab.analysis.overview import findings
+from trainlab.analysis.overview import data_of, findings
 from trainlab.errors import RecordError
 from trainlab.spec import CostSpec
 from trainlab.stats.means import SHARES
@@ -120,6 +120,18 @@ def test_runs_of_one_study_with_other_seeds_are_pooled(tmp_path: Path) -> None:
     (effect,) = [one for one in findings(both) if one.kind == "effect"]
     assert (effect.n, effect.verdict) == (6, "different")
     assert all(one.kind != "undecided" for one in findings(both))
+
+
+def test_what_was_learned_with_other_seeds_is_said_not_to_be_compared(tmp_path: Path) -> None:
+    def learned(other_seeds: tuple[int, ...]) -> str:
+        a = run(tmp_path / str(other_seeds), "a", seeds=(1, 2))
+        b = run(tmp_path / str(other_seeds), "b", seeds=other_seeds)
+        beside = comparison_of(data_of(a), data_of(b), side_by_side(a, b), "en")
+        return str(next(one.blocks for one in beside.sections if one.id == "learning"))
+
+    assert "no seed in common" in learned((3, 4))
+    assert "no seed in common" not in (told := learned((2, 3)))
+    assert "B less A" in told
 
 
 OTHER_FOLDER = changed(git_commit="def", git_dirty=True)

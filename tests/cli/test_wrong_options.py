@@ -76,6 +76,7 @@ def test_a_wrong_option_is_one_line_without_torch_and_without_a_folder(
 
 VERBS = [
     ("rnu fashion-mlp", "rnu: no such verb; did you mean run?"),
+    ("--seeds 3 run fashion-mlp", "--seeds: options stand after the verb; see `trainlab --help`"),
     ("run", "run: WORKLOAD|STUDY: is required; see `trainlab run --help`"),
     ("run fashion-lb", "fashion-lb: no such workload or study; did you mean fashion-lab?"),
     ("run ''", "workload '' is not known; built in: mnist-cnn, fashion-mlp"),

@@ -301,9 +301,11 @@ class _Writer:
         epochs_s = [time_s for one in trained if (time_s := one.epoch_s()) is not None]
         totals_s = [one.trial.total_s for one in trained if one.trial.total_s is not None]
         if epochs_s and totals_s and settings.max_steps is None and has_epochs:
-            device = self.device_name(trained[0].trial)
+            seeds = finding.num_seeds(len(totals_s), words)
+            on = {"device": self.device_name(trained[0].trial), "seeds": seeds}
             total, epoch = statistics.median(totals_s), statistics.median(epochs_s)
-            yield self.say("answer_time", "learning", total=total, epoch=epoch, device=device)
+            key = "answer_time" if len(totals_s) == 1 else "answer_times"
+            yield self.say(key, "learning", total=total, epoch=epoch, **on)
         curves = [
             [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
         ]

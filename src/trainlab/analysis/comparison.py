@@ -260,7 +260,8 @@ def beside_table(
             is_ratio=one.is_cost,
         )[place]
 
-    headings = ("A", "B", words("compare_b_over_a"), words("interval"))
+    key = "compare_b_over_a" if all(one.is_cost for one in pairs) else "compare_b_less_a"
+    headings = ("A", "B", words(key), words("interval"))
     return table_of(
         caption,
         [
@@ -373,6 +374,9 @@ def comparison_of(
     if compared.learned:
         learned = beside_table(words("compare_learned_table"), compared.learned, words)
         sections.append(Section("learning", words("compare_learned"), (learned,)))
+    elif a.study.learn and b.study.learn and not {*a.study.seeds} & {*b.study.seeds}:
+        apart = Paragraph(words("compare_no_seed"))
+        sections.append(Section("learning", words("compare_learned"), (apart,)))
     # The top ten of the first profiled cell of each run, of modes profiled in both.
     both = {"A": first, "B": second}
     operators = [

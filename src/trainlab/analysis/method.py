@@ -152,7 +152,7 @@ def _cost_texts(data: RunData, words: Words) -> Iterator[str]:
     yield words(
         "method_cost",
         processes=_range((s.num_processes for s in summaries), words),
-        warmups=_range((s.num_warmup_steps for s in summaries), words),
+        warmups=_range((len(c.warmup_ms) for m in data.evidence.measured for c in m.costs), words),
         steps=_range((s.num_steps for s in summaries), words),
     )
     if turns := sum(summary.num_turns for summary in summaries):

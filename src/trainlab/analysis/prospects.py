@@ -1,7 +1,7 @@
 """What a study can show before it is run: the smallest difference its seeds find, and what they never can.
 
-The noise is that of earlier runs of the same workload on the same data, where there are any; without them
-all is said in standard deviations of a run.
+The noise is that of the same settings in earlier runs on the same data, or what the study states; without
+either all is said in standard deviations of a run.
 """
 
 import math
@@ -56,9 +56,8 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     pairs = contrasts(cells)
     if not study.learn or not pairs or len(study.seeds) < 2 or len(cells) > MOST_CELLS:
         return ()
-    index_of = {cell.id: index for index, cell in enumerate(cells)}
-    places = [(index_of[pair.reference.id], index_of[pair.other.id]) for pair in pairs]
-    rows = pair_rows(places, len(cells))
+    place = {cell.id: index for index, cell in enumerate(cells)}
+    rows = pair_rows([(place[p.reference.id], place[p.other.id]) for p in pairs], len(cells))
 
     def power(num_seeds: int) -> tuple[float, float]:
         """In standard deviations of a run, the smallest difference and the smallest margin that so many
@@ -73,8 +72,7 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     # What the study says; of data that is not chosen yet, the bundled, which is noisier.
     data = study.settings.data
     stated = study.spreads.get("bundled" if data == "auto" else data, {})
-    spreads: dict[str, tuple[float | None, int | None]]
-    spreads = {metric: (std, None) for metric, std in stated.items()}
+    spreads: dict[str, tuple[float | None, int | None]] = {m: (s, None) for m, s in stated.items()}
     spreads |= _spreads(study, runs)
     # Which metrics a workload has is known from its earlier runs. Margins of costs are no matter of seeds.
     margins: dict[str, float | None] = {(in_order(spreads, study) or [ACCURACY])[0]: None}
@@ -102,20 +100,22 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
 
 
 def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
-    """By metric the typical standard deviation of the cells of the newest alike runs that trained as long,
-    and of how many trials it is. What cannot be read is left out."""
-    alike: list[tuple[str, RunFolder]] = []
+    """By metric the typical standard deviation of the cells of the newest alike runs that are also cells of
+    this study, and of how many trials it is. What cannot be read is left out."""
+    wanted = [cell.settings.learning for cell in study.all_cells]
+    alike: list[tuple[str, RunFolder, set[str]]] = []
     for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
         with suppress(TrainlabError):
             record = RunFolder(path.parent).study()
-            if _trains(record.to_study(str(path))) == _trains(study):
-                alike.append((record.created, RunFolder(path.parent)))
+            earlier = record.to_study(str(path))
+            shared = {one.id for one in earlier.all_cells if one.settings.learning in wanted}
+            if shared and _trains(earlier) == _trains(study):
+                alike.append((record.created, RunFolder(path.parent), shared))
     cells: list[list[TrialRecord]] = []
-    for _, run in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
+    for _, run, shared in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
         with suppress(TrainlabError):
-            trials = [one for one in run.trials() if (one.kind, one.state) == ("learn", "done")]
-            as_long = (t for t in trials if t.settings.get("epochs") == study.settings.epochs)
-            cells += grouped(as_long, lambda trial: trial.cell).values()
+            by_end = grouped(run.trials(), lambda one: (one.kind, one.state, one.cell))
+            cells += filter(None, (by_end.get(("learn", "done", cell)) for cell in shared))
     found: dict[str, list[list[float]]] = {}
     for of_cell in cells:
         for metric in (name for name in of_cell[0].final if "/" in name):
@@ -123,9 +123,7 @@ def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
             known = [value for value in values if value is not None and math.isfinite(value)]
             if len(known) > 1:
                 found.setdefault(metric, []).append(known)
-    stds = {
-        metric: statistics.median(map(_typical_std, by_cell)) for metric, by_cell in found.items()
-    }
+    stds = {m: statistics.median(map(_typical_std, by_cell)) for m, by_cell in found.items()}
     return {metric: (std, sum(map(len, found[metric]))) for metric, std in stds.items() if std > 0}
 
 

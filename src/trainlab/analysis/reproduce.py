@@ -16,7 +16,6 @@ from scipy import special
 
 from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.spec import TrainSpec
-from trainlab.spec.base import setting_of
 from trainlab.stats.contrasts import Floats
 from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
 
@@ -87,12 +86,11 @@ def differing_settings(
     reported elsewhere."""
     found = {}
     for cell in evidence.cells:
-        both = (cell.settings, settings.get(cell.id, cell.settings))
-        ours, published = (spec.model_dump() | {"lr": spec.start_lr} for spec in both)
+        ours, published = cell.settings.learning, settings.get(cell.id, cell.settings).learning
         found[cell.id] = tuple(
             f"{name} {ours[name]}, published with {published[name]}"
-            for name in TrainSpec.model_fields
-            if ours[name] != published[name] and setting_of(TrainSpec, name).changes_learning
+            for name in ours
+            if ours[name] != published[name]
         )
     return {cell: differences for cell, differences in found.items() if differences}
 

@@ -65,9 +65,10 @@ def _call(path: str, words: Sequence[str], meaning: str, verb: Any, lang: str) -
 
 def _check_verb(name: str, verbs: Mapping[str, Any]) -> None:
     if name not in verbs:
-        rule = "no such option" if name.startswith("-") else "no such verb"
+        if name.startswith("-"):
+            raise SpecError([f"{name}: options stand after the verb; see `trainlab --help`"])
         hint = name_hint(name, verbs, f"there are {', '.join(verbs)}")
-        raise SpecError([f"{name}: {rule}; {hint}"])
+        raise SpecError([f"{name}: no such verb; {hint}"])
 
 
 def _texts(

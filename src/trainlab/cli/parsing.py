@@ -11,7 +11,7 @@ from trainlab.errors import DataError, DeviceError, SpecError, WorkloadError
 from trainlab.spec import CostSpec, Question, TrainSpec
 from trainlab.spec.base import nearest, option_of, setting_of
 from trainlab.spec.question import STEP_SCHEDULE_ONLY, checked_question, read_question
-from trainlab.spec.settings import Scalar, pairs_of, scalar_of
+from trainlab.spec.settings import NOT_OF_LEARNING, Scalar, pairs_of, scalar_of
 from trainlab.spec.study import cost_margins
 from trainlab.studies import builtin_study, study_names
 from trainlab.workloads.reference import BUILTIN, with_name
@@ -99,7 +99,11 @@ def question_of(
     # A margin of what is no longer measured says nothing; one that never was stays, and is refused.
     left_out = cost_margins(base.cost).keys() - cost_margins(question.cost).keys()
     margins = {name: margin for name, margin in question.margins.items() if name not in left_out}
-    question = question.model_copy(update={"margins": margins})
+    # The noise that it states is that of its own settings.
+    asked, own = ({**one.settings, **one.vary} for one in (question, base))
+    changed = {n for n in asked.keys() | own if not (n in own and _same(asked.get(n), own[n]))}
+    spreads = {} if changed - NOT_OF_LEARNING else question.spreads
+    question = question.model_copy(update={"margins": margins, "spreads": spreads})
     now, before = _written(question), _written(base, exclude_unset=True)
     overridden = {n: v for n, v in before.items() if n not in now or not _same(now[n], v)}
     return Asked(question, where, places, overridden)

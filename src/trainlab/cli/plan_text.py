@@ -57,8 +57,8 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
         yield words("plan_same_as_base", cells=words.listed(study.same_as_base))
     trials, parts = trials_of(plan(study)), list[str]()
     if study.num_learn:
-        seeds = num_seeds(len(study.seeds), words)
-        parts.append(words("plan_learn", number=study.num_learn, seeds=seeds))
+        learn = words.counted("one_learn_trial", "num_learn_trials", study.num_learn)
+        parts.append(words("plan_learn", trials=learn, seeds=num_seeds(len(study.seeds), words)))
     if cost is not None:
         timed = sum(trial.watch == "steps" for trial in trials)
         numbers = {"timed": timed, "profiled": len(trials) - study.num_learn - timed}

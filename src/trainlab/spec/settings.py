@@ -316,11 +316,19 @@ class TrainSpec(Spec):
         ]
 
     @property
+    def learning(self) -> dict[str, Any]:
+        """The settings that change what is learned."""
+        return {n: value for n, value in self.meaning.items() if n not in NOT_OF_LEARNING}
+
+    @property
     def meaning(self) -> dict[str, Any]:
         """All settings, with the learning rate that applies: equal where two trials would be the same."""
         return self.model_dump(mode="json") | {"lr": self.start_lr}
 
 
+NOT_OF_LEARNING = frozenset(
+    name for name in TrainSpec.model_fields if not setting_of(TrainSpec, name).changes_learning
+)
 OF_WORKLOADS = tuple(
     name for name in TrainSpec.model_fields if not setting_of(TrainSpec, name).is_of_scripts
 )
