@@ -123,7 +123,7 @@ class WatchedTraining:
         are those of the script; `is_cut`: it did not come to its end."""
         self.tracer.close()
         found = {} if self._search is None else self._search.close()
-        self._look()
+        self._columns.look(is_last=True)
         self._scalars.close()
         told.listening.remove(self._curve.metric)
         self._end_search()
