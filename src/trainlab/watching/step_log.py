@@ -3,6 +3,7 @@ loaders, models and optimizers that it was seen to use."""
 
 import hashlib
 import math
+import statistics
 import weakref
 from array import array
 from bisect import bisect_left
@@ -334,20 +335,42 @@ class StepLog:
             self.optimizers.append(found)
         return found
 
-    def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
-        """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
+    def losses_between(self, first: int, end: int) -> dict[str, dict[int, float]]:
+        """By step, counted from 0, the losses whose gradients each optimizer applied in these: sums of what
         `backward` was called on before its update. Where gradients come from elsewhere there are none."""
-        values, found = self.losses.values(), dict[str, list[float]]()
+        values, found = self.losses.values(), dict[str, dict[int, float]]()
         for name, (steps, firsts, numbers) in self._followed.items():
             part = slice(bisect_left(steps, first), bisect_left(steps, end))
             if part.start < part.stop:
-                places = zip(firsts[part], numbers[part], strict=True)
-                found[name] = [sum(values[at : at + number]) for at, number in places]
+                places = zip(steps[part], firsts[part], numbers[part], strict=True)
+                found[name] = {step: sum(values[at : at + number]) for step, at, number in places}
         return found
 
     def losses_of(self, step: int) -> dict[str, float]:
         """Those of one."""
-        return {name: value for name, (value,) in self.losses_between(step, step + 1).items()}
+        return {name: one[step] for name, one in self.losses_between(step, step + 1).items()}
+
+    def losses_by_samples(self, first: int, end: int) -> dict[str, list[float]]:
+        """Those whose mean is one over samples: each times its samples over those of the mean update; as
+        they are where no loader tells samples. An update of fewer or more batches than usual stands for a
+        usual one: its sum is of so many losses, unless the script divides by their number. Which of both
+        it is shows in which lies nearer to the others."""
+        found = dict[str, list[float]]()
+        for name, losses in self.losses_between(first, end).items():
+            values = found[name] = list(losses.values())
+            given = [self.samples[at] - (self.samples[at - 1] if at else 0) for at in losses]
+            if self.batch_size is None or not all(given):
+                continue
+            batches = [math.ceil(number / self.batch_size) for number in given]
+            usual, mean = statistics.mode(batches), sum(given) / len(given)
+            pairs = list(zip(values, batches, strict=True))
+            typical = statistics.median_low([loss for loss, own in pairs if own == usual])
+            near = [
+                min(loss, loss * usual / own, key=lambda one: abs(one - typical))
+                for loss, own in pairs
+            ]
+            found[name] = [loss * (n / mean) for loss, n in zip(near, given, strict=True)]
+        return found
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""

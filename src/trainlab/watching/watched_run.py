@@ -180,8 +180,8 @@ class ScriptCurve:
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
-        self._losses: dict[str, list[float]] = {}
-        """Of the steps of the pass."""
+        self._begun = 0
+        """Steps before the pass."""
         self._time_s = self._train_s = 0.0
         self._evaluation_ns = 0
         self.final: dict[str, float] = {}
@@ -274,16 +274,10 @@ class ScriptCurve:
         steps_s = [spent / 1e9 for spent in self._tracer.steps_ns[first:end]]
         times_s = list(accumulate(steps_s, initial=self._time_s))
         losses = log.losses_between(first, end)
-        are_alike = all(len(values) == end - first for values in losses.values())
         for step in filter(keeps, range(first + 1, end + 1)):
-            if are_alike:
-                own = {name: values[step - 1 - first] for name, values in losses.items()}
-            else:
-                own = log.losses_of(step - 1)
+            own = {name: one[step - 1] for name, one in losses.items() if step - 1 in one}
             times = {"time_s": times_s[step - first]}
             self._write("step", step, {**own, **told.get(step, {})}, times)
-        for name, values in losses.items():
-            self._losses.setdefault(name, []).extend(values)
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end
 
@@ -298,7 +292,7 @@ class ScriptCurve:
         # What was told before the next pass made an update.
         told = list(takewhile(lambda one: one[0] <= self._written, self._told))
         del self._told[: len(told)]
-        own = {name: _mean(values) for name, values in self._losses.items()} | _values_of(told)
+        own = self._mean_losses(self._begun) | _values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
         if not is_pass:
@@ -306,17 +300,20 @@ class ScriptCurve:
             own = {n: v for n, v in own.items() if is_all or not n.startswith("train/")} | trained
         self.final = {**kept, **own}
         if is_all:
-            for name, values in self._losses.items():
-                self.final[name] = _mean(values[-num_at_the_end(len(values)) :])
             before = self._written - num_at_the_end(self._written)
             late = [one for one in told if one[0] > before and one[1].startswith("train/")]
-            self.final |= _values_of(late)
+            self.final |= self._mean_losses(before) | _values_of(late)
         if not is_pass:
             return
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
         self._write("epoch", self._written, own, times)
-        self._losses, self._train_s = {}, 0.0
+        self._begun, self._train_s = self._written, 0.0
         self.num_epochs += 1
+
+    def _mean_losses(self, first: int) -> dict[str, float]:
+        """Of the steps from this one on that have been looked at."""
+        losses = self._tracer.log.losses_by_samples(first, self._written)
+        return {name: _mean(values) for name, values in losses.items()}
 
     def _write(
         self,
