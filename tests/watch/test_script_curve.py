@@ -138,8 +138,8 @@ def test_an_epoch_whose_losses_cannot_be_added_up_is_written(tmp_path: Path) -> 
 
 
 def test_the_loss_of_a_pass_is_a_mean_over_samples() -> None:
-    """Of 2 + 2 batches and then one, the last of them smaller, whatever its sum was divided by; over updates
-    where no loader tells samples."""
+    """Of 2 + 2 batches and then a smaller one, whatever its sum was divided by; over updates where
+    no loader tells samples."""
     divided = [[1.0, 1.5], [1.25, 1.25], [1.0]]
     by_own_number = [*divided[:2], [2.0]]
     not_divided = [[2 * loss for loss in losses] for losses in divided]
