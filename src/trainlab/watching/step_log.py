@@ -74,15 +74,16 @@ class SeenLoader:
         sampler = getattr(loader if loader.batch_size is not None else batches, "sampler", None)
         order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
         size = getattr(batches, "batch_size", None) if loader.batch_size is None else None
+        drawn = _length(sampler)
         seen = cls(
             size if isinstance(size, int) else loader.batch_size,
-            _length(loader.dataset),
+            _length(loader.dataset) if drawn is None else drawn,
             _length(loader),
             loader.num_workers,
             bool(loader.pin_memory),
             "in order" if isinstance(sampler, SequentialSampler) else order,
             bool(loader.drop_last or getattr(batches, "drop_last", False)),
-            _length(sampler),
+            drawn,
         )
         with suppress(TypeError):  # a list, say, cannot be told from one in its place
             seen.data = weakref.ref(loader.dataset)
@@ -163,6 +164,11 @@ class SeenOptimizer:
     """fused, foreach or loop, as far as its options say; auto: torch's choice."""
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
+    models: dict[int, ModelRow] = field(default_factory=dict)
+    """Those whose weights it updates, by identity."""
+    first_step: int = 0
+    """This and the next: the steps of its first update and its last, counted from 0."""
+    last_step: int = 0
     num_steps: int = 0
     lowest_lr: float | None = None
     """This and the next: over its updates and groups of parameters."""
@@ -327,13 +333,29 @@ class StepLog:
             code = "auto" if foreach is None else "foreach" if foreach else "loop"
             if group.get("fused"):
                 code = "fused"
-            found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
+            tensors = [one for own in optimizer.param_groups for one in own["params"]]
+            models = {id(row): row for one in tensors if (row := self._row_of.get(one)) is not None}
+            lr, step = _lr(group.get("lr")), len(self.samples)
+            found = SeenOptimizer(type(optimizer).__name__, lr, code, name, models, step)
             if not self._runs_again:
-                self._count([one for own in optimizer.param_groups for one in own["params"]])
+                self._count(tensors)
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
         return found
+
+    @property
+    def trainings(self) -> list[int]:
+        """The steps at which trainings began that came one after the other, each of models of its own: with
+        an optimizer that makes its first update after the last of all before it."""
+        starts, end, known = list[int](), -1, set[int]()
+        for one in self.optimizers:
+            is_new = one.models and known.isdisjoint(one.models)
+            if is_new and end < one.first_step < len(self.samples):
+                starts.append(one.first_step)
+            known |= one.models.keys()
+            end = max(end, one.last_step)
+        return starts
 
     def losses_between(self, first: int, end: int) -> dict[str, dict[int, float]]:
         """By step, counted from 0, the losses whose gradients each optimizer applied in these: sums of what
@@ -428,7 +450,7 @@ class StepLog:
         """It has followed the losses from before it began; one with a closure, which asks for the loss
         again and again, the first of those: it is that of the weights before the update."""
         seen = self.known_optimizer(optimizer)
-        seen.num_steps += 1
+        seen.num_steps, seen.last_step = seen.num_steps + 1, len(self.samples)
         first, number = self._under_way
         if not number:
             first, number = self._pending, min(1, len(self.losses) - self._pending)

@@ -96,8 +96,10 @@ class WatchedTraining:
 
     @property
     def notes(self) -> list[Note]:
-        """What could not be done, and why."""
-        return self._model.notes
+        """What could not be done, and why; and whether models were trained one after the other."""
+        number = len(self.tracer.log.trainings)
+        in_turn = [note("script_models_in_turn", number=number)] if number > 1 else []
+        return [*self._model.notes, *in_turn]
 
     @property
     def missing(self) -> list[Note]:
@@ -106,9 +108,11 @@ class WatchedTraining:
 
     @property
     def progress(self) -> Progress:
-        """How far it came."""
+        """How far it came; in epochs, the last of several trainings."""
+        log = self.tracer.log
+        before = log.epochs[log.trainings[-1]] - 1 if len(log.trainings) > 1 else 0
         return Progress(
-            epochs_done=self._curve.num_epochs,
+            epochs_done=max(0, self._curve.num_epochs - before),
             steps_done=self.tracer.num_steps,
             final=dict(self._curve.final),
         )
@@ -475,7 +479,9 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     if log.models:
         facts["model"] = _names(one.name for one in log.models)
         facts["dtype"] = _names(sorted({dtype for one in log.models for dtype in one.dtypes}))
-    facts["parameters"] = log.num_parameters or None
+    facts["parameters"] = (
+        log.num_parameters if log.num_parameters and len(log.trainings) < 2 else None
+    )
     if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
