@@ -249,11 +249,11 @@ def test_models_trained_one_after_the_other_are_several_trainings() -> None:
             for inputs, targets in chain(loader, loader):
                 nn.functional.mse_loss(model(inputs), targets).backward()
                 optimizer.step()
-        trainings, facts = tracer.log.trainings, facts_of(tracer)
+        restarts, facts = tracer.log.restarts, facts_of(tracer)
         # One that goes on with the same model is no other training.
         optimizer = torch.optim.Adam(model.parameters())
         optimizer.step()
-    assert trainings == tracer.log.trainings == [0, 4, 8]
+    assert restarts == tracer.log.restarts == [4, 8]
     assert list(tracer.log.epochs[:12]) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
     assert "parameters" not in facts
     assert facts["train_samples"] == 8

@@ -164,8 +164,9 @@ class SeenOptimizer:
     """fused, foreach or loop, as far as its options say; auto: torch's choice."""
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
-    models: dict[int, ModelRow] = field(default_factory=dict)
-    """Those whose weights it updates, by identity."""
+    is_of_new: bool = False
+    """Whether nothing was known of its weights: they are of no model called before the first update, nor of
+    an optimizer."""
     first_step: int = 0
     """This and the next: the steps of its first update and its last, counted from 0."""
     last_step: int = 0
@@ -334,9 +335,9 @@ class StepLog:
             if group.get("fused"):
                 code = "fused"
             tensors = [one for own in optimizer.param_groups for one in own["params"]]
-            models = {id(row): row for one in tensors if (row := self._row_of.get(one)) is not None}
+            is_of_new = not self._runs_again and not any(one in self._counted for one in tensors)
             lr, step = _lr(group.get("lr")), len(self.samples)
-            found = SeenOptimizer(type(optimizer).__name__, lr, code, name, models, step)
+            found = SeenOptimizer(type(optimizer).__name__, lr, code, name, is_of_new, step)
             if not self._runs_again:
                 self._count(tensors)
             self._of_optimizer[id(optimizer)] = found
@@ -345,15 +346,13 @@ class StepLog:
         return found
 
     @property
-    def trainings(self) -> list[int]:
-        """The steps at which trainings began that came one after the other, each of models of its own: with
-        an optimizer that makes its first update after the last of all before it."""
-        starts, end, known = list[int](), -1, set[int]()
+    def restarts(self) -> list[int]:
+        """The steps at which the training of another model began: an optimizer of weights that are new made
+        its first update after the last of all before it."""
+        starts, end = list[int](), -1
         for one in self.optimizers:
-            is_new = one.models and known.isdisjoint(one.models)
-            if is_new and end < one.first_step < len(self.samples):
+            if one.is_of_new and end < one.first_step < len(self.samples):
                 starts.append(one.first_step)
-            known |= one.models.keys()
             end = max(end, one.last_step)
         return starts
 

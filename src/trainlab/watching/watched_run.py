@@ -97,8 +97,8 @@ class WatchedTraining:
     @property
     def notes(self) -> list[Note]:
         """What could not be done, and why; and whether models were trained one after the other."""
-        number = len(self.tracer.log.trainings)
-        in_turn = [note("script_models_in_turn", number=number)] if number > 1 else []
+        number = len(self.tracer.log.restarts)
+        in_turn = [note("script_models_in_turn", number=number + 1)] if number else []
         return [*self._model.notes, *in_turn]
 
     @property
@@ -110,7 +110,7 @@ class WatchedTraining:
     def progress(self) -> Progress:
         """How far it came; in epochs, the last of several trainings."""
         log = self.tracer.log
-        before = log.epochs[log.trainings[-1]] - 1 if len(log.trainings) > 1 else 0
+        before = log.epochs[log.restarts[-1]] - 1 if log.restarts else 0
         return Progress(
             epochs_done=max(0, self._curve.num_epochs - before),
             steps_done=self.tracer.num_steps,
@@ -479,9 +479,7 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     if log.models:
         facts["model"] = _names(one.name for one in log.models)
         facts["dtype"] = _names(sorted({dtype for one in log.models for dtype in one.dtypes}))
-    facts["parameters"] = (
-        log.num_parameters if log.num_parameters and len(log.trainings) < 2 else None
-    )
+    facts["parameters"] = None if log.restarts else log.num_parameters or None
     if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
