@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import accumulate, chain, count
 from typing import Any
 
 import torch
@@ -165,8 +165,7 @@ class SeenOptimizer:
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
     is_of_new: bool = False
-    """Whether nothing was known of its weights: they are of no model called before the first update, nor of
-    an optimizer."""
+    """Whether its weights are of no model called before the first update, nor of another optimizer."""
     first_step: int = 0
     """This and the next: the steps of its first update and its last, counted from 0."""
     last_step: int = 0
@@ -349,12 +348,13 @@ class StepLog:
     def restarts(self) -> list[int]:
         """The steps at which the training of another model began: an optimizer of weights that are new made
         its first update after the last of all before it."""
-        starts, end = list[int](), -1
-        for one in self.optimizers:
-            if one.is_of_new and end < one.first_step < len(self.samples):
-                starts.append(one.first_step)
-            end = max(end, one.last_step)
-        return starts
+        ends = accumulate((one.last_step for one in self.optimizers), max, initial=-1)
+        pairs = [
+            (one.first_step, end)
+            for one, end in zip(self.optimizers, ends, strict=False)
+            if one.is_of_new
+        ]
+        return [first for first, end in pairs if end < first < len(self.samples)]
 
     def losses_between(self, first: int, end: int) -> dict[str, dict[int, float]]:
         """By step, counted from 0, the losses whose gradients each optimizer applied in these: sums of what
@@ -373,9 +373,8 @@ class StepLog:
 
     def losses_by_samples(self, first: int, end: int) -> dict[str, list[float]]:
         """Those whose mean is one over samples: each times its samples over those of the mean update; as
-        they are where no loader tells samples. An update of fewer or more batches than usual stands for a
-        usual one: its sum is of so many losses, unless the script divides by their number. Which of both
-        it is shows in which lies nearer to the others."""
+        they are where no loader tells samples. One of fewer or more batches than usual stands for a usual
+        one, unless its loss as it is, divided by their number, lies nearer to the others."""
         found = dict[str, list[float]]()
         for name, losses in self.losses_between(first, end).items():
             values = found[name] = list(losses.values())
@@ -384,13 +383,12 @@ class StepLog:
                 continue
             batches = [math.ceil(number / self.batch_size) for number in given]
             usual, mean = statistics.mode(batches), sum(given) / len(given)
-            pairs = list(zip(values, batches, strict=True))
-            typical = statistics.median_low([loss for loss, own in pairs if own == usual])
-            near = [
-                min(loss, loss * usual / own, key=lambda one: abs(one - typical))
-                for loss, own in pairs
+            triples = list(zip(values, batches, given, strict=True))
+            typical = statistics.median_low([loss for loss, own, _ in triples if own == usual])
+            found[name] = [
+                min(loss, loss * usual / own, key=lambda one: abs(one - typical)) * (n / mean)
+                for loss, own, n in triples
             ]
-            found[name] = [loss * (n / mean) for loss, n in zip(near, given, strict=True)]
         return found
 
     def lead_by(self, optimizer: Optimizer) -> None:
