@@ -1,5 +1,6 @@
 """Metrics that a script writes for itself."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -79,3 +80,14 @@ def test_a_csv_file_begun_anew_is_this_runs_though_an_earlier_one_wrote_the_same
         path.write_text(text)
         columns.look()
     assert [value for value in told if value == value] == [0.25, 0.5, 1]
+
+
+def test_the_last_look_finds_what_a_file_left_open_has_not_written_yet(tmp_path: Path) -> None:
+    path, told = tmp_path / "log.csv", list[float]()
+    columns = CsvColumns({"accuracy": (str(path), "acc")}, lambda _, value: told.append(value))
+    writer = csv.writer(path.open("w"))
+    writer.writerows([["acc"], [0.25], [0.5]])
+    columns.look()
+    assert told == []
+    columns.look(is_last=True)
+    assert told == [0.25, 0.5]

@@ -4,14 +4,14 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
 
 from trainlab.watching.step_log import digest_of, size_of
 from trainlab.watching.timeline import EVALUATION, INFERENCE, OTHER
@@ -235,3 +235,25 @@ def test_the_first_tensor_of_a_batch_is_its_size_whatever_the_batch_holds() -> N
     for batch, size in batches:
         assert size_of(batch) == size
         assert bool(digest_of(batch)) == (size is not None or isinstance(batch, SimpleNamespace))
+
+
+def test_models_trained_one_after_the_other_are_several_trainings() -> None:
+    """Each of a fold of its own: their parameters make no sum, and a loader has what its sampler draws."""
+    data = TensorDataset(torch.rand(12, 3), torch.rand(12, 1))
+    with traced() as tracer:
+        for fold in range(3):
+            model = nn.Linear(3, 1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.25)
+            sampler = SubsetRandomSampler(range(fold, fold + 8))
+            loader = DataLoader(data, batch_size=4, sampler=sampler)
+            for inputs, targets in chain(loader, loader):
+                nn.functional.mse_loss(model(inputs), targets).backward()
+                optimizer.step()
+        restarts, facts = tracer.log.restarts, facts_of(tracer)
+        # One that goes on with the same model is no other training.
+        optimizer = torch.optim.Adam(model.parameters())
+        optimizer.step()
+    assert restarts == tracer.log.restarts == [4, 8]
+    assert list(tracer.log.epochs[:12]) == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert "parameters" not in facts
+    assert facts["train_samples"] == 8

@@ -306,14 +306,14 @@ class _Writer:
             total, epoch = statistics.median(totals_s), statistics.median(epochs_s)
             key = "answer_time" if len(totals_s) == 1 else "answer_times"
             yield self.say(key, "learning", total=total, epoch=epoch, **on)
-        curves = [
-            [line[LOSS] for line in one.epochs if line.get(LOSS) is not None] for one in trained
-        ]
+        # Of models that a script trained one after the other, of the last.
+        ends = [one.epochs[-one.trial.epochs_done :] for one in trained]
+        curves = [[line[LOSS] for line in one if line.get(LOSS) is not None] for one in ends]
         if has_epochs and curves and not others and all(len(losses) > 1 for losses in curves):
             first, last = (statistics.fmean(losses[end] for losses in curves) for end in (0, -1))
-            ends = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
+            told = {"first": value_text(LOSS, first), "last": value_text(LOSS, last)}
             if first != last:
-                yield self.say("answer_fell" if last < first else "answer_rose", "learning", **ends)
+                yield self.say("answer_fell" if last < first else "answer_rose", "learning", **told)
 
     def ended_after(self, settings: TrainSpec, of_cell: Sequence[TrialRecords]) -> str:
         """`after 5 epochs`, or so many updates."""

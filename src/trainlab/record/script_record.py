@@ -12,7 +12,7 @@ class LoaderRow(Record):
 
     batch_size: int | None
     num_samples: int | None
-    """Of its data set; None where that has no length."""
+    """That its sampler draws in a pass, or of its data set; None where neither has a length."""
     num_batches: int | None
     num_workers: NonNegativeInt
     pin_memory: bool

@@ -2,6 +2,7 @@
 TensorBoard or Lightning's CSV file, and in columns of a CSV file that was named."""
 
 import csv
+import gc
 import io
 import re
 import sys
@@ -110,8 +111,12 @@ class CsvColumns:
         self._taken = {name: list(_values(*at)) for name, at in self._columns.items()}
         """What was there before, perhaps of an earlier run, and what was told."""
 
-    def look(self) -> None:
-        """Reads what has been written meanwhile."""
+    def look(self, *, is_last: bool = False) -> None:
+        """Reads what has been written meanwhile; `is_last`: and what is on its way to a file left open."""
+        for one in gc.get_objects() if is_last and self._columns else ():
+            if issubclass(type(one), io.TextIOWrapper) and not one.closed and one.writable():
+                with suppress(OSError, ValueError):
+                    one.flush()
         for name, (path, column) in self._columns.items():
             before, self._versions[name] = self._versions[name], _version(path)
             if self._versions[name] == before:

@@ -3,6 +3,7 @@ loaders, models and optimizers that it was seen to use."""
 
 import hashlib
 import math
+import statistics
 import weakref
 from array import array
 from bisect import bisect_left
@@ -10,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import accumulate, chain, count
 from typing import Any
 
 import torch
@@ -73,15 +74,16 @@ class SeenLoader:
         sampler = getattr(loader if loader.batch_size is not None else batches, "sampler", None)
         order = "shuffled" if isinstance(sampler, RandomSampler) else "own"
         size = getattr(batches, "batch_size", None) if loader.batch_size is None else None
+        drawn = _length(sampler)
         seen = cls(
             size if isinstance(size, int) else loader.batch_size,
-            _length(loader.dataset),
+            _length(loader.dataset) if drawn is None else drawn,
             _length(loader),
             loader.num_workers,
             bool(loader.pin_memory),
             "in order" if isinstance(sampler, SequentialSampler) else order,
             bool(loader.drop_last or getattr(batches, "drop_last", False)),
-            _length(sampler),
+            drawn,
         )
         with suppress(TypeError):  # a list, say, cannot be told from one in its place
             seen.data = weakref.ref(loader.dataset)
@@ -162,6 +164,11 @@ class SeenOptimizer:
     """fused, foreach or loop, as far as its options say; auto: torch's choice."""
     loss_name: str = LOSS_NAME
     """The metric of the losses whose gradients it applies."""
+    is_of_new: bool = False
+    """Whether its weights are of no model called before the first update, nor of another optimizer."""
+    first_step: int = 0
+    """This and the next: the steps of its first update and its last, counted from 0."""
+    last_step: int = 0
     num_steps: int = 0
     lowest_lr: float | None = None
     """This and the next: over its updates and groups of parameters."""
@@ -326,28 +333,63 @@ class StepLog:
             code = "auto" if foreach is None else "foreach" if foreach else "loop"
             if group.get("fused"):
                 code = "fused"
-            found = SeenOptimizer(type(optimizer).__name__, _lr(group.get("lr")), code, name)
+            tensors = [one for own in optimizer.param_groups for one in own["params"]]
+            is_of_new = not self._runs_again and not any(one in self._counted for one in tensors)
+            lr, step = _lr(group.get("lr")), len(self.samples)
+            found = SeenOptimizer(type(optimizer).__name__, lr, code, name, is_of_new, step)
             if not self._runs_again:
-                self._count([one for own in optimizer.param_groups for one in own["params"]])
+                self._count(tensors)
             self._of_optimizer[id(optimizer)] = found
             weakref.finalize(optimizer, self._of_optimizer.pop, id(optimizer), None)
             self.optimizers.append(found)
         return found
 
-    def losses_between(self, first: int, end: int) -> dict[str, list[float]]:
-        """The losses whose gradients each optimizer applied in these steps, counted from 0: sums of what
+    @property
+    def restarts(self) -> list[int]:
+        """The steps at which the training of another model began: an optimizer of weights that are new made
+        its first update after the last of all before it."""
+        ends = accumulate((one.last_step for one in self.optimizers), max, initial=-1)
+        pairs = [
+            (one.first_step, end)
+            for one, end in zip(self.optimizers, ends, strict=False)
+            if one.is_of_new
+        ]
+        return [first for first, end in pairs if end < first < len(self.samples)]
+
+    def losses_between(self, first: int, end: int) -> dict[str, dict[int, float]]:
+        """By step, counted from 0, the losses whose gradients each optimizer applied in these: sums of what
         `backward` was called on before its update. Where gradients come from elsewhere there are none."""
-        values, found = self.losses.values(), dict[str, list[float]]()
+        values, found = self.losses.values(), dict[str, dict[int, float]]()
         for name, (steps, firsts, numbers) in self._followed.items():
             part = slice(bisect_left(steps, first), bisect_left(steps, end))
             if part.start < part.stop:
-                places = zip(firsts[part], numbers[part], strict=True)
-                found[name] = [sum(values[at : at + number]) for at, number in places]
+                places = zip(steps[part], firsts[part], numbers[part], strict=True)
+                found[name] = {step: sum(values[at : at + number]) for step, at, number in places}
         return found
 
     def losses_of(self, step: int) -> dict[str, float]:
         """Those of one."""
-        return {name: value for name, (value,) in self.losses_between(step, step + 1).items()}
+        return {name: one[step] for name, one in self.losses_between(step, step + 1).items()}
+
+    def losses_by_samples(self, first: int, end: int) -> dict[str, list[float]]:
+        """Those whose mean is one over samples: each times its samples over those of the mean update; as
+        they are where no loader tells samples. One of fewer or more batches than usual stands for a usual
+        one, unless its loss as it is, divided by their number, lies nearer to the others."""
+        found = dict[str, list[float]]()
+        for name, losses in self.losses_between(first, end).items():
+            values = found[name] = list(losses.values())
+            given = [self.samples[at] - (self.samples[at - 1] if at else 0) for at in losses]
+            if self.batch_size is None or not all(given):
+                continue
+            batches = [math.ceil(number / self.batch_size) for number in given]
+            usual, mean = statistics.mode(batches), sum(given) / len(given)
+            triples = list(zip(values, batches, given, strict=True))
+            typical = statistics.median_low([loss for loss, own, _ in triples if own == usual])
+            found[name] = [
+                min(loss, loss * usual / own, key=lambda one: abs(one - typical)) * (n / mean)
+                for loss, own, n in triples
+            ]
+        return found
 
     def lead_by(self, optimizer: Optimizer) -> None:
         """Its updates are those that end a step."""
@@ -405,7 +447,7 @@ class StepLog:
         """It has followed the losses from before it began; one with a closure, which asks for the loss
         again and again, the first of those: it is that of the weights before the update."""
         seen = self.known_optimizer(optimizer)
-        seen.num_steps += 1
+        seen.num_steps, seen.last_step = seen.num_steps + 1, len(self.samples)
         first, number = self._under_way
         if not number:
             first, number = self._pending, min(1, len(self.losses) - self._pending)

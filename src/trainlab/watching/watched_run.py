@@ -96,8 +96,10 @@ class WatchedTraining:
 
     @property
     def notes(self) -> list[Note]:
-        """What could not be done, and why."""
-        return self._model.notes
+        """What could not be done, and why; and whether models were trained one after the other."""
+        number = len(self.tracer.log.restarts)
+        in_turn = [note("script_models_in_turn", number=number + 1)] if number else []
+        return [*self._model.notes, *in_turn]
 
     @property
     def missing(self) -> list[Note]:
@@ -106,9 +108,11 @@ class WatchedTraining:
 
     @property
     def progress(self) -> Progress:
-        """How far it came."""
+        """How far it came; in epochs, the last of several trainings."""
+        log = self.tracer.log
+        before = log.epochs[log.restarts[-1]] - 1 if log.restarts else 0
         return Progress(
-            epochs_done=self._curve.num_epochs,
+            epochs_done=max(0, self._curve.num_epochs - before),
             steps_done=self.tracer.num_steps,
             final=dict(self._curve.final),
         )
@@ -123,7 +127,7 @@ class WatchedTraining:
         are those of the script; `is_cut`: it did not come to its end."""
         self.tracer.close()
         found = {} if self._search is None else self._search.close()
-        self._look()
+        self._columns.look(is_last=True)
         self._scalars.close()
         told.listening.remove(self._curve.metric)
         self._end_search()
@@ -180,8 +184,8 @@ class ScriptCurve:
         self._epoch = 1
         self._written = 0
         """Steps that have been looked at."""
-        self._losses: dict[str, list[float]] = {}
-        """Of the steps of the pass."""
+        self._begun = 0
+        """Steps before the pass."""
         self._time_s = self._train_s = 0.0
         self._evaluation_ns = 0
         self.final: dict[str, float] = {}
@@ -274,16 +278,10 @@ class ScriptCurve:
         steps_s = [spent / 1e9 for spent in self._tracer.steps_ns[first:end]]
         times_s = list(accumulate(steps_s, initial=self._time_s))
         losses = log.losses_between(first, end)
-        are_alike = all(len(values) == end - first for values in losses.values())
         for step in filter(keeps, range(first + 1, end + 1)):
-            if are_alike:
-                own = {name: values[step - 1 - first] for name, values in losses.items()}
-            else:
-                own = log.losses_of(step - 1)
+            own = {name: one[step - 1] for name, one in losses.items() if step - 1 in one}
             times = {"time_s": times_s[step - first]}
             self._write("step", step, {**own, **told.get(step, {})}, times)
-        for name, values in losses.items():
-            self._losses.setdefault(name, []).extend(values)
         self._train_s, self._time_s = sum(steps_s, self._train_s), times_s[-1]
         self._written = end
 
@@ -298,7 +296,7 @@ class ScriptCurve:
         # What was told before the next pass made an update.
         told = list(takewhile(lambda one: one[0] <= self._written, self._told))
         del self._told[: len(told)]
-        own = {name: _mean(values) for name, values in self._losses.items()} | _values_of(told)
+        own = self._mean_losses(self._begun) | _values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
         if not is_pass:
@@ -306,17 +304,20 @@ class ScriptCurve:
             own = {n: v for n, v in own.items() if is_all or not n.startswith("train/")} | trained
         self.final = {**kept, **own}
         if is_all:
-            for name, values in self._losses.items():
-                self.final[name] = _mean(values[-num_at_the_end(len(values)) :])
             before = self._written - num_at_the_end(self._written)
             late = [one for one in told if one[0] > before and one[1].startswith("train/")]
-            self.final |= _values_of(late)
+            self.final |= self._mean_losses(before) | _values_of(late)
         if not is_pass:
             return
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
         self._write("epoch", self._written, own, times)
-        self._losses, self._train_s = {}, 0.0
+        self._begun, self._train_s = self._written, 0.0
         self.num_epochs += 1
+
+    def _mean_losses(self, first: int) -> dict[str, float]:
+        """Of the steps from this one on that have been looked at."""
+        losses = self._tracer.log.losses_by_samples(first, self._written)
+        return {name: _mean(values) for name, values in losses.items()}
 
     def _write(
         self,
@@ -478,7 +479,7 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     if log.models:
         facts["model"] = _names(one.name for one in log.models)
         facts["dtype"] = _names(sorted({dtype for one in log.models for dtype in one.dtypes}))
-    facts["parameters"] = log.num_parameters or None
+    facts["parameters"] = None if log.restarts else log.num_parameters or None
     if (trained := log.trained_loader) is not None:
         facts |= {"order": trained.order, "workers": trained.num_workers}
         facts |= {"pinned": trained.pin_memory, "drop_last": trained.drop_last}
