@@ -50,7 +50,7 @@ def _run_learn(
 ) -> None:
     meter, told = LoadMeter(), dict[str, Any]()
     raised: Interrupted | ScriptError | None = None
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "learn", threads, study)
+    process = ScriptProcess(script, attempt.trial, attempt.folder, "learn", threads, study, is_shown=study.is_one_script)
     with closing(process):
         try:
             while "ended" not in (told := process.answer()):
