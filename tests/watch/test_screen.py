@@ -46,7 +46,7 @@ class Terminal:
         self.pid, self._master = pty.fork()
         if not self.pid:
             os.chdir(folder)
-            os.execvp(command[0], command)
+            os.execvp(command[0], command)  # noqa: S606  nothing that a shell would change
         self.resize(columns)
         self.shown = ""
 
@@ -71,8 +71,8 @@ class Terminal:
     def end(self) -> int:
         """The exit code, once the program has ended and shown all."""
         with suppress(OSError):
-            while piece := os.read(self._master, 4096):
-                self.shown += piece.decode()
+            while select.select([self._master], [], [], PATIENCE_S)[0]:
+                self.shown += os.read(self._master, 4096).decode()
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self) -> None:
@@ -154,9 +154,12 @@ def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
         terminal.until("Stopped")
         terminal.type("echo $((6 * 7))\r")
         terminal.until("42")
+        terminal.shown = ""
         terminal.type("fg\r")
+        terminal.until("program.py\r\n")
         terminal.type("Ada\r")
         terminal.until("hello Ada")
+        terminal.until("bash-")
         terminal.type("exit 5\r")
         assert terminal.end() == 5
 
