@@ -241,7 +241,8 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
         has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
         if has_copy and isinstance(error, FileNotFoundError):
             told += f"; {IN_A_COPY}"
-        failure = failure.model_copy(update={"message": told, "exit_code": 1})
+        code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        failure = failure.model_copy(update={"message": told, "exit_code": code})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
