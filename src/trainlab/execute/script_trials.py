@@ -149,15 +149,17 @@ def _run_learn(
 ) -> None:
     meter, told = LoadMeter(), dict[str, Any]()
     raised: Interrupted | ScriptError | None = None
-    place = attempt.folder, "learn", threads, study
-    process = ScriptProcess(script, attempt.trial, *place, is_shown=seen is not None)
+    process = ScriptProcess(
+        script, attempt.trial, attempt.folder, "learn", threads, study, is_shown=seen is not None
+    )
     with closing(process):
         machine_of = None if begun is None else begun()
         try:
             while "ended" not in (told := process.answer()):
-                if seen is not None and "seen" in told:
+                if "metrics" in told:
+                    events.write(progress_event(attempt.trial.id, told["metrics"]))
+                elif seen is not None:
                     seen(WatchedRecord.model_validate(told["seen"]))
-                events.write(progress_event(attempt.trial.id, told["metrics"]))
             process.wait()
         except Interrupted as interrupted:
             told, raised = process.interrupt() or told, interrupted

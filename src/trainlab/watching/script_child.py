@@ -118,6 +118,7 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         tensorboard=order.tensorboard,
         start_ns=_start_ns(),
         rank=rank(),
+        on_seen=lambda seen: answers.send(seen=seen.model_dump()),
     )
     limit_s = math.inf
 
@@ -241,8 +242,8 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
         has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
         if has_copy and isinstance(error, FileNotFoundError):
             told += f"; {IN_A_COPY}"
-        code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        failure = failure.model_copy(update={"message": told, "exit_code": code})
+        number = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        failure = failure.model_copy(update={"message": told, "exit_code": number})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
