@@ -4,8 +4,8 @@
 
 Bounds: `trainlab --help` at most 0.3 s; the plan of a study (`--dry-run`) at most 1 s; 60,000 images from
 cached gzip under 1 s; a script of some 5 s under `trainlab watch`, answer included, at most 2 s more than
-alone (the median of ten pairs, one after the other); the installed package at most 12 MB. The images are MNIST's if they are cached, else
-ones made here as large.
+alone (the median of ten pairs, one after the other); the installed package at most 12 MB. The images are
+MNIST's if they are cached, else ones made here as large.
 """
 
 import statistics
