@@ -31,6 +31,7 @@ from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
 from trainlab.watching.script_process import END, HOME, Order, failure_without_error
@@ -370,6 +371,8 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    # It draws from a generator of its own, and so does what it runs on.
+    on_import("keras", lambda keras: keras.utils.set_random_seed(seed))
 
 
 def _start_ns() -> int:
