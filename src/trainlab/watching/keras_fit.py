@@ -41,6 +41,8 @@ class KerasFit:
         self._model: Any = None
         self._data: SeenLoader | None = None
         """What `fit` trains on."""
+        self._other_data: SeenLoader | None = None
+        """What a method went through last, and did not train on."""
         self._size = 0
         """Samples fetched for the step that comes."""
         self._is_in_epoch = self._is_in_step = self._is_validation = False
@@ -124,6 +126,9 @@ class KerasFit:
         finally:
             if is_test:
                 timeline.test_ends()
+                if self._other_data is not None:
+                    self._other_data.num_passes += 1
+                    self._other_data.num_given += self._other_data.num_batches or 0
             else:
                 self._leave_step()
                 self._model, self._data, self._is_in_epoch = before
@@ -135,6 +140,8 @@ class KerasFit:
         seen = self._loader_of(epochs.data_adapter, options)
         if self._under_way[-1] == "fit" and self._data is None:
             self._data = seen
+        else:
+            self._other_data = seen
         if self._keras.backend.backend() != "tensorflow":  # which fetches within its own graph
             batches = epochs._get_iterator
             epochs._get_iterator = lambda: self._fetched(batches(), seen)

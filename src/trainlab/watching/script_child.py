@@ -182,14 +182,15 @@ def _run_until(
     """Runs the script until a protocol, which goes on at the end of every step, has ended: how the script
     ended, and what the protocol gave. ChangeError where the change made no difference."""
     measured: Measured | None = None
+    is_over = False
 
     def step_ended(step: int) -> None:
-        nonlocal measured
+        nonlocal measured, is_over
         change.on_step()
         try:
             next(protocol)
         except StopIteration as end:
-            measured = end.value
+            measured, is_over = end.value, True
             raise EndOfWatch from None
 
     tracer.on_step = step_ended
@@ -198,7 +199,7 @@ def _run_until(
         seed_all(order.trial.seed)
         ended = _ended(order, change.code)
         script_ended()
-        if ended["ended"] != "done" or measured is not None:
+        if ended["ended"] != "done" or is_over:
             break
         if tracer.num_updates == before:
             ended = _failed("NoUpdate", NO_UPDATE)
