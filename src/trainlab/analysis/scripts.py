@@ -38,7 +38,7 @@ INFERENCE = "inference"
 """Passes that no training follows and that nothing tells to be a test."""
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
-    *("backward", "optimizer", INFERENCE, EVALUATION, "other"),
+    *("backward", "optimizer", "train_step", INFERENCE, EVALUATION, "other"),
 )
 """The parts as they are listed."""
 HOST_PARTS = ("data", "transfer", "prepare", "other")
@@ -81,6 +81,11 @@ class ScriptTimes:
     num_processes: int
     """That torchrun started for each run; the records are those of the first."""
     cut: Cut
+
+    @property
+    def is_of_keras(self) -> bool:
+        """Whether another framework than torch alone was trained with."""
+        return any(run.framework for run in self.runs)
 
     @cached_property
     def parts_s(self) -> dict[str, float]:
@@ -219,6 +224,7 @@ def _part_text(one: Finding, words: Words) -> str:
     key = f"script_part_{one.subject}" if one.of == "run" else "script_part_step"
     if one.of == "step" and one.subject in ("data", "optimizer", "other"):
         key = f"script_step_{one.subject}"
+        key += "_keras" if one.subject == "other" and one.is_of_keras else ""
     return one.fill(words, key, range=range_text, part=words.capital(words.phase(one.subject)))
 
 
@@ -283,7 +289,8 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
             if part in times.step_parts_ms:
                 shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
                 spent_ms = times.step_parts_ms[part]
-                yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, shared)
+                of_step = {**shared, "is_of_keras": times.is_of_keras}
+                yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, of_step)
         grown = [one for run in times.runs if (one := growth(run)) is not None]
         if grown and len(grown) == len(times.runs):
             middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
@@ -414,7 +421,8 @@ def command_text(script: ScriptSpec) -> str:
 
 def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     """What a trial was seen to use, in short: `CPU`, `2 threads`, `batch 64`, `Adadelta lr 1`."""
-    texts = [level_name("device", seen["device"], words)] if "device" in seen else []
+    texts = [seen["framework"]] if "framework" in seen else []
+    texts += [level_name("device", seen["device"], words)] if "device" in seen else []
     if "threads" in seen:
         texts.append(words.counted("one_thread", "num_threads", seen["threads"]))
     if "batch_size" in seen:
@@ -437,8 +445,10 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     notes = [
         words("script_cut_note") if any(times.cut for times in all_times) else "",
         words("script_means") if any(len(times.runs) > 1 for times in all_times) else "",
-        words("script_table_note"),
-        "" if all(times.is_on_cpu for times in all_times) else words("script_host_note"),
+        words("script_table_note_keras" if all_times[0].is_of_keras else "script_table_note"),
+        ""
+        if all(times.is_on_cpu or times.is_of_keras for times in all_times)
+        else words("script_host_note"),
         _first_process(all_times, words),
     ]
     return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))
@@ -535,7 +545,9 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         seen.append(("seen_optimizer", [*parts, updates]))
     # Those of several optimizers together are no number of the script's.
     parts = [words("seen_updates", number=f"{run.num_steps:,}")] * (len(run.optimizers) < 2)
-    parts.append(words.counted("one_thread", "num_threads", run.threads))
+    is_of_torch = not run.framework or "PyTorch" in run.framework
+    parts += [words.counted("one_thread", "num_threads", run.threads)] * is_of_torch
+    parts += [run.framework] * bool(run.framework)
     seen.append(("seen_process", parts))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), times in Counter(rows).items():

@@ -81,6 +81,8 @@ class WatchedRecord(FileRecord):
 
     rank: NonNegativeInt = 0
     """Which of the processes that torchrun started."""
+    framework: str = ""
+    """What trained in place of torch's own optimizers, as `Keras 3.15.1, JAX 0.10.2`."""
     arguments: list[str]
     num_steps: NonNegativeInt
     num_backward: NonNegativeInt

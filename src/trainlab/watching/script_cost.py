@@ -288,9 +288,12 @@ class _Marks(Stopwatch):
 
 def profiled_window(
     tracer: Tracer, cost: CostSpec, trace_file: Path
-) -> Generator[None, None, OperatorsRecord]:
+) -> Generator[None, None, OperatorsRecord | None]:
     """A window of a script's steps under torch's profiler, in a process whose speed is never reported:
-    warm-up, steps without the profiler, one that is not counted, and those that are."""
+    warm-up, steps without the profiler, one that is not counted, and those that are. None where another
+    framework computes them, which it does not see."""
+    if not tracer.log.is_of_torch:
+        return None
     for _ in range(cost.warmup_steps):
         yield
     device = tracer.device

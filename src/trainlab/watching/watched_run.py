@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainlab.errors import SpecError
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
@@ -32,12 +33,13 @@ from trainlab.watching.interventions import Search
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
 from trainlab.watching.step_log import LOSS_NAME
 from trainlab.watching.timeline import EVALUATION, PARTS, parts_ms
-from trainlab.watching.tracer import Tracer, keeps
+from trainlab.watching.tracer import Refused, Tracer, keeps
 from trainlab.words.numbers import is_share
 
 PROGRESS_EVERY_S = 0.3
 WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
+NOT_INTO_KERAS = "Keras trains here, and its layers cannot be looked into; leave --probe out"
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 
@@ -79,6 +81,8 @@ class WatchedTraining:
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
+        self.tracer.on_logs = self._curve.logged
+        self._probes = probes
         self._search = Search(Path(script.path), self.tracer) if script.is_searched else None
         self._has_one_look = not (script.is_searched or probes or script.columns)
         self.tracer.is_sampled = self._has_one_look
@@ -149,6 +153,8 @@ class WatchedTraining:
         self._columns.look()
 
     def _step_ended(self, step: int) -> None:
+        if self._probes and self.tracer.log.framework:
+            raise Refused(SpecError([f"probe {self._probes[0]}: {NOT_INTO_KERAS}"]))
         self._model.step_ended(step)
         if self._has_one_look:
             self.tracer.follower = None  # it was in the first step
@@ -180,6 +186,8 @@ class ScriptCurve:
         self._num_in_steps = 0
         """How many of those the lines of steps have been given."""
         self._in_percent: set[str] = set()
+        self._means: set[str] = set()
+        """Metrics of training whose values are means over the epoch so far."""
         self._evaluated_ns: dict[int, int] = {}
         """All evaluation by the end of the first step of each epoch."""
         self._epoch = 1
@@ -206,6 +214,14 @@ class ScriptCurve:
         last backward pass."""
         part = "test" if self._tracer.is_testing else "train"
         self._add(name if "/" in name else f"{part}/{name}", value)
+
+    def logged(self, values: Mapping[str, float], *, are_means: bool) -> None:
+        """Metrics that Keras logs, by their names in the curve. `are_means`: those of training over the
+        epoch so far, of which the last stands for the epoch."""
+        if are_means:
+            self._means.update(name for name in values if name.startswith("train/"))
+        self._told += [(self._tracer.num_steps, name, value) for name, value in values.items()]
+        self.last = {**self.last, **values}
 
     def _add(self, name: str, value: float) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
@@ -297,7 +313,7 @@ class ScriptCurve:
         # What was told before the next pass made an update.
         told = list(takewhile(lambda one: one[0] <= self._written, self._told))
         del self._told[: len(told)]
-        own = self._mean_losses(self._begun) | _values_of(told)
+        own = self._mean_losses(self._begun) | self._values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
         if not is_pass:
@@ -307,7 +323,7 @@ class ScriptCurve:
         if is_all:
             before = self._written - num_at_the_end(self._written)
             late = [one for one in told if one[0] > before and one[1].startswith("train/")]
-            self.final |= self._mean_losses(before) | _values_of(late)
+            self.final |= self._mean_losses(before) | self._values_of(late)
         if not is_pass:
             return
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
@@ -319,6 +335,18 @@ class ScriptCurve:
         """Of the steps from this one on that have been looked at."""
         losses = self._tracer.log.losses_by_samples(first, self._written)
         return {name: _mean(values) for name, values in losses.items()}
+
+    def _values_of(self, told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
+        """Of each metric the last, or the mean of one of training, which each update may tell."""
+        found: dict[str, list[float]] = {}
+        for _, name, value in told:
+            found.setdefault(name, []).append(value)
+        return {
+            name: _mean(values)
+            if name.startswith("train/") and name not in self._means
+            else values[-1]
+            for name, values in found.items()
+        }
 
     def _write(
         self,
@@ -340,17 +368,6 @@ class ScriptCurve:
         self._unwritten.clear()
 
 
-def _values_of(told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
-    """Of each metric the last, or the mean of one of training, which each update may tell."""
-    found: dict[str, list[float]] = {}
-    for _, name, value in told:
-        found.setdefault(name, []).append(value)
-    return {
-        name: _mean(values) if name.startswith("train/") else values[-1]
-        for name, values in found.items()
-    }
-
-
 def _mean(values: Sequence[float]) -> float:
     """As sums of floats are, where they are not finite or too large to be added up."""
     try:
@@ -369,6 +386,7 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
     steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
     return WatchedRecord(
         rank=rank,
+        framework=log.framework,
         arguments=list(arguments),
         num_steps=tracer.num_steps,
         num_backward=len(log.losses),
@@ -468,7 +486,9 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     log = tracer.log
     size, samples = log.batch_size or log.first_dimension, samples_per_update(tracer)
     batches = round(samples / size) if size and samples else 1
-    facts: dict[str, Any] = {"device": tracer.device.type, "threads": torch.get_num_threads()}
+    facts: dict[str, Any] = {"device": log.device, "framework": log.framework or None}
+    if log.is_of_torch:
+        facts["threads"] = torch.get_num_threads()
     facts |= {"batch_size": log.batch_size, "accumulate": batches if batches > 1 else None}
     facts["first_dimension"] = log.first_dimension
     if log.optimizers:
