@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from itertools import accumulate, groupby, islice, pairwise, takewhile
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -74,7 +74,7 @@ class WatchedTraining:
             model=model,
             tensorboard=tensorboard and not rank,
             shows_network=not rank,
-            before_call=self._look,
+            before_call=lambda: self._columns.look(),
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
@@ -92,7 +92,6 @@ class WatchedTraining:
         self._end_search = search_output(script.metrics, self._printed)
         self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
         self._columns = CsvColumns(script.columns, self._printed)
-        self._look()
 
     @property
     def notes(self) -> list[Note]:
@@ -141,17 +140,10 @@ class WatchedTraining:
         self._not_found.pop(name, None)
         self._curve.printed(name, value)
 
-    def _look(self) -> None:
-        """For metrics that the script has begun to write; before the update they are of is followed by
-        another."""
-        self._scalars.look()
-        self._columns.look()
-
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
         if self._has_one_look:
             self.tracer.follower = None  # it was in the first step
-        self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()
         if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
@@ -161,6 +153,17 @@ class WatchedTraining:
             self._search.step_ended(step)
         if self.on_step is not None:
             self.on_step(step)
+
+
+class Told(NamedTuple):
+    """A value that the script told."""
+
+    at: int
+    """The updates made by then."""
+    name: str
+    value: float
+    has_step: bool
+    """Whether it was given for a step of the script's own."""
 
 
 class ScriptCurve:
@@ -174,8 +177,8 @@ class ScriptCurve:
     ) -> None:
         """`written` is told of every line."""
         self._tracer, self._lines, self._tell = tracer, lines, written
-        self._told: list[tuple[int, str, float]] = []
-        """What the script told and no pass has taken yet: the updates made by then, name and value."""
+        self._told: list[Told] = []
+        """What the script told and no pass has taken yet."""
         self._num_in_steps = 0
         """How many of those the lines of steps have been given."""
         self._in_percent: set[str] = set()
@@ -199,26 +202,28 @@ class ScriptCurve:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
         self._add(name if "/" in name else f"test/{name}", value)
 
-    def metric(self, name: str, value: float) -> None:
+    def metric(self, name: str, value: float, step: Any = None) -> None:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
         does not say what it is of is of the test set where the model has run without training since the
         last backward pass."""
         part = "test" if self._tracer.is_testing else "train"
-        self._add(name if "/" in name else f"{part}/{name}", value)
+        self._add(name if "/" in name else f"{part}/{name}", value, step)
 
-    def _add(self, name: str, value: float) -> None:
+    def _add(self, name: str, value: float, step: Any = None) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
         # Known by its first value above 1; as a share it would be read as a hundred times as much.
         if is_share(name) and value > 1 and name not in self._in_percent:
             self._in_percent.add(name)
             # So were its values so far: 0.9, of 100, is no share of nine tenths.
-            self._told = [(at, n + PERCENT if n == name else n, v) for at, n, v in self._told]
+            self._told = [
+                one._replace(name=name + PERCENT) if one.name == name else one for one in self._told
+            ]
             for values in (self.final, self.last):
                 if name in values:
                     values[name + PERCENT] = values.pop(name)
         name += PERCENT if name in self._in_percent else ""
-        self._told.append((self._tracer.num_steps, name, value))
+        self._told.append(Told(self._tracer.num_steps, name, value, step is not None))
         self.last = {**self.last, name: value}
 
     def step_ended(self) -> bool:
@@ -253,9 +258,9 @@ class ScriptCurve:
         """Those that have not been written, up to this one."""
         self._wrote_s = time.monotonic()
         told: dict[int, dict[str, float]] = {}
-        for at, name, value in self._told[self._num_in_steps :]:
-            if name.startswith("train/"):
-                told.setdefault(at, {})[name] = value
+        for one in self._told[self._num_in_steps :]:
+            if one.name.startswith("train/"):
+                told.setdefault(one.at, {})[one.name] = one.value
         epochs = self._tracer.log.epochs[self._written : end]
         for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
@@ -294,7 +299,7 @@ class ScriptCurve:
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
         # What was told before the next pass made an update.
-        told = list(takewhile(lambda one: one[0] <= self._written, self._told))
+        told = list(takewhile(lambda one: one.at <= self._written, self._told))
         del self._told[: len(told)]
         own = self._mean_losses(self._begun) | _values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
@@ -305,7 +310,7 @@ class ScriptCurve:
         self.final = {**kept, **own}
         if is_all:
             before = self._written - num_at_the_end(self._written)
-            late = [one for one in told if one[0] > before and one[1].startswith("train/")]
+            late = [one for one in told if one.at > before and one.name.startswith("train/")]
             self.final |= self._mean_losses(before) | _values_of(late)
         if not is_pass:
             return
@@ -339,13 +344,15 @@ class ScriptCurve:
         self._unwritten.clear()
 
 
-def _values_of(told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
-    """Of each metric the last, or the mean of one of training, which each update may tell."""
-    found: dict[str, list[float]] = {}
-    for _, name, value in told:
-        found.setdefault(name, []).append(value)
+def _values_of(told: Iterable[Told]) -> dict[str, float]:
+    """Of each metric the last, or the mean of one of training, which each update may tell: of several that
+    were given for steps of the script's with no update between them, of the last."""
+    found: dict[str, dict[tuple[int, int], float]] = {}
+    for place, one in enumerate(told):
+        values = found.setdefault(one.name, {})
+        values[one.at, 0 if one.has_step else 1 + place] = one.value
     return {
-        name: _mean(values) if name.startswith("train/") else values[-1]
+        name: _mean([*values.values()]) if name.startswith("train/") else [*values.values()][-1]
         for name, values in found.items()
     }
 
