@@ -19,7 +19,8 @@ from typing import Literal
 
 import torch
 
-from trainlab.machine.device import Footprint, footprint, synchronize
+from trainlab.machine.device import footprint, synchronize
+from trainlab.machine.host import Footprint
 from trainlab.machine.load import cpu_times
 from trainlab.machine.process_state import prepare_process
 from trainlab.measure.interleaved import (

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from trainlab.errors import TrainlabError
+from trainlab.machine.environment import torch_facts
 from trainlab.machine.process_state import random_layout
 from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
@@ -145,6 +146,7 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         steps=came.steps_done,
         final=came.final,
         facts=training.facts,
+        torch=torch_facts(),
         notes=[note.model_dump(mode="json") for note in training.notes],
         missing=[note.model_dump(mode="json") for note in training.missing],
     )
@@ -170,7 +172,7 @@ def _measure(order: Order, answers: Answers) -> dict[str, Any]:
             ended, cost = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
         if cost is not None:
             folder.cost.write(cost)
-    answers.send(**ended, facts=facts_of(tracer))
+    answers.send(**ended, facts=facts_of(tracer), torch=torch_facts())
     return ended
 
 

@@ -20,10 +20,11 @@ from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Record, note
 from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
+from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.spec.study import LOGGED, PERCENT
-from trainlab.train.callbacks import Point, Progress
+from trainlab.train.callbacks import Point
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.hooks import COUNTS, WHOLE, Hooks
