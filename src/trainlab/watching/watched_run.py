@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import accumulate, groupby, islice, pairwise, takewhile
+from operator import sub
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any, Literal, NamedTuple
 
 import torch
+from pynvml import NVMLError
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainlab.measure.energy import EnergyMeter
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
@@ -79,6 +82,7 @@ class WatchedTraining:
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
+        self._energy = EnergyOfEpochs(self.tracer)
         self._search = Search(Path(script.path), self.tracer) if script.is_searched else None
         self._has_one_look = not (script.is_searched or probes or script.columns)
         self.tracer.is_sampled = self._has_one_look
@@ -126,7 +130,8 @@ class WatchedTraining:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script; `is_cut`: it did not come to its end."""
         self.tracer.close()
-        found = {} if self._search is None else self._search.close()
+        self._energy.mark()
+        found: dict[str, Any] = {} if self._search is None else self._search.close()
         self._columns.look(is_last=True)
         self._scalars.close()
         told.listening.remove(self._curve.metric)
@@ -135,6 +140,7 @@ class WatchedTraining:
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
         record = watched_record(self.tracer, arguments, self._rank)
+        found["energy"] = self._energy.marks
         self._folder.watched_by(self._rank).write(record.model_copy(update=found))
 
     def _printed(self, name: str, value: float) -> None:
@@ -143,6 +149,7 @@ class WatchedTraining:
 
     def _step_ended(self, step: int) -> None:
         self._model.step_ended(step)
+        self._energy.step_ended()
         if self._has_one_look:
             self.tracer.follower = None  # it was in the first step
         if self._curve.step_ended():
@@ -154,6 +161,37 @@ class WatchedTraining:
             self._search.step_ended(step)
         if self.on_step is not None:
             self.on_step(step)
+
+
+class EnergyOfEpochs:
+    """Reads the counter of the GPU at the first update of each epoch, as the script goes on."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._meter: EnergyMeter | None = None
+        self._epoch = 0
+        self._begun: tuple[int, float, float] | None = None
+        self.marks: list[tuple[int, float, float]] = []
+        """Samples, seconds and joules since the first."""
+
+    def step_ended(self) -> None:
+        epoch = self._tracer.log.epochs[-1]
+        if epoch == self._epoch:
+            return
+        if not self._epoch:  # the first says which device it is
+            self._meter = EnergyMeter.open(self._tracer.device)
+        self._epoch = epoch
+        self.mark()
+
+    def mark(self) -> None:
+        """Here and now; nothing where nothing counts."""
+        if self._meter is None:
+            return
+        with suppress(NVMLError):  # no script is to end by it
+            now = self._tracer.log.samples[-1], time.perf_counter(), self._meter.joules()
+            self._begun = self._begun or now
+            samples, spent_s, joules = map(sub, now, self._begun)
+            self.marks.append((int(samples), spent_s, joules))
 
 
 class Told(NamedTuple):
