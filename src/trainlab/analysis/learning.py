@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
@@ -33,7 +32,7 @@ from trainlab.analysis.tables import (
 from trainlab.spec import Cell, TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.study import Target, lower_is_better
-from trainlab.stats import contrasts
+from trainlab.stats import contrasts, special
 from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words

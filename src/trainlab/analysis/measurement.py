@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from trainlab.record.cost_record import (
     CostRecord,
@@ -18,6 +17,7 @@ from trainlab.record.cost_record import (
     ProbeCostRecord,
 )
 from trainlab.record.trial_record import TrialRecord
+from trainlab.stats import special
 from trainlab.stats.contrasts import Floats
 from trainlab.stats.cost_ratio import Pair, levels
 from trainlab.words.numbers import MIB

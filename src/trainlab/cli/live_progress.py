@@ -22,7 +22,6 @@ from rich.progress import (
 )
 
 from trainlab.cli.output import say
-from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
@@ -72,6 +71,8 @@ class ConsoleWatcher(Watcher):
 
     def planned(self, study: Study) -> None:
         if study.cells:
+            from trainlab.cli.plan_text import print_plan
+
             print_plan(self._console, study, self._words)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:

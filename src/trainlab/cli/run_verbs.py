@@ -23,7 +23,6 @@ from trainlab.cli.options import (
 )
 from trainlab.cli.output import output_for_programs, print_json, say
 from trainlab.cli.parsing import question_of
-from trainlab.cli.plan_text import plan_json, print_plan
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
@@ -148,6 +147,8 @@ class Studying(Placed, Reported):
 
     def show_plan(self, study: Study, *, each_device: bool) -> None:
         """What would be run."""
+        from trainlab.cli.plan_text import plan_json, print_plan
+
         if self.as_json:
             print_json(plan_json(study))
         else:

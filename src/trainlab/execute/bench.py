@@ -12,8 +12,6 @@ from contextlib import ExitStack
 from itertools import groupby
 from typing import Literal, Protocol
 
-import numpy as np
-
 from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.planned_run import IsOver, add_groups, has_run
 from trainlab.machine.host import Footprint
@@ -23,7 +21,6 @@ from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.spec import Study
-from trainlab.stats.cost_ratio import compare_costs, levels
 
 MOST_READY = 12
 """Processes that take turns in one block: more would stretch a round over seconds."""
@@ -205,6 +202,10 @@ Row = tuple[str, bool, str | None]
 def is_precise(run: RunFolder, study: Study, mode: str) -> bool:
     """In that mode, from the records so far: how wide the intervals are, never what they show. Measuring
     until a difference is found would find one."""
+    import numpy as np
+
+    from trainlab.stats.cost_ratio import compare_costs, levels
+
     assert study.cost is not None
     benches: dict[str, dict[Row, dict[int, float]]] = {}
     for trial in run.trials():

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.analysis.evidence import gather
 from trainlab.execute import launch, planned_run
 from trainlab.execute.jobs import (
     AskedJobs,
@@ -249,6 +248,7 @@ def _run_groups(
 
 def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> tuple[Group, ...] | None:
     """What runs so many seeds, where they may decide a comparison; says which are open."""
+    from trainlab.analysis.evidence import gather
     from trainlab.analysis.factors import open_comparisons
 
     with watcher.status("counting_decided"):

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize
 
 from trainlab.errors import SpecError
+from trainlab.stats import special
 from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 
