@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
+from trainlab.analysis.energy import energy_of_runs, script_energy_table
 from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
 from trainlab.analysis.tables import (
@@ -267,6 +268,13 @@ SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
 SCRIPT_PART = _kind("script_part", 4, _part_text, lambda one: float(one.share))
 """A part that takes a large share of the `run` or of its `step`s: seconds, or milliseconds of a typical
 step."""
+SCRIPT_ENERGY = _kind(
+    "script_energy",
+    6,
+    lambda one, words: one.fill(words, "script_energy" if one.sample_mj else "script_power"),
+    lambda one: one.mean_w,
+)
+"""What the GPU took from the first update on: per epoch, per sample where that is known, and on average."""
 SCRIPT_ORDER = _kind("script_order", 5, _order_text)
 """Training data that come in the same order in every pass; `shuffles` where a loader shuffles, and begins
 every pass alike all the same."""
@@ -291,6 +299,10 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
                 spent_ms = times.step_parts_ms[part]
                 of_step = {**shared, "is_of_keras": times.is_of_keras}
                 yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, of_step)
+        energy = {key: one and one.value for key, one in energy_of_runs(times.runs).items()}
+        if energy.get("mean_w"):
+            num_epochs = sum(max(0, len(run.energy) - 1) for run in times.runs)
+            yield SCRIPT_ENERGY(subject="energy", n=num_epochs, **shared, **energy)
         grown = [one for run in times.runs if (one := growth(run)) is not None]
         if grown and len(grown) == len(times.runs):
             middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
@@ -572,6 +584,8 @@ def script_section(data: RunData, words: Words) -> Section | None:
     ]
     if (steps := step_parts_table(all_times, words)) is not None:
         blocks.append(steps)
+    if (energy := script_energy_table([(t.cell, t.runs) for t in all_times], words)) is not None:
+        blocks.append(energy)
     blocks.append(bullets(data.findings_in("script"), words))
     return Section("script", words("script"), tuple(blocks))
 

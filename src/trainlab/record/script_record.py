@@ -107,6 +107,9 @@ class WatchedRecord(FileRecord):
     optimizers: list[OptimizerRow]
     memory: list[tuple[NonNegativeInt, NonNegativeInt]]
     """Update and resident bytes of the process, several times a second."""
+    energy: list[tuple[NonNegativeInt, NonNegativeFloat, NonNegativeFloat]] = []
+    """Samples trained on, seconds and joules of the GPU since the first update, at the first update of each
+    pass over the data and at the end; none where nothing counts it."""
     samples: dict[str, NonNegativeInt] = {}
     """Looks at the script's stack, by part; none where it was not looked at."""
     statements: list[StatementRow] = []

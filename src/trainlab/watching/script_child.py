@@ -46,7 +46,10 @@ FIRST_STEPS, MIN_STEPS = 3, 30
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
-WRAPPERS = (__name__, "trainlab.watching.hooks", "trainlab.watching.interventions")
+WRAPPERS = (
+    *(__name__, "trainlab.watching.hooks"),
+    *("trainlab.watching.interventions", "trainlab.watching.own_metrics"),
+)
 """Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
