@@ -13,6 +13,7 @@ from trainlab.cli.output import output_for_programs, say
 from trainlab.cli.parsing import varied_of
 from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
+from trainlab.execute.jobs import passes_output_on
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import STEPS, diagnose, found_script, script_study
 from trainlab.spec import CostSpec, checked
@@ -113,8 +114,10 @@ class WatchVerb(OfScript, Studying):
         if self.dry_run:
             self.show_plan(study, each_device=False)
             return
-        with output_for_programs(self.as_json or self.quiet):
-            outcome = drive(study, watcher=self.watcher(), **self.placed())
+        placed = self.placed()
+        is_passed_on = passes_output_on(study, self.on, placed["jobs"], self.trial_timeout)
+        with output_for_programs(self.as_json or (self.quiet and not is_passed_on)):
+            outcome = drive(study, watcher=self.watcher(), **placed)
         self.show(outcome)
 
 

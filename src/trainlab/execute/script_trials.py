@@ -28,6 +28,8 @@ from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import ScriptError, ScriptProcess, source_of
 
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C has ended."""
 STRAGGLES = 0.05
 """A process that holds the others up for less than this share of a step is no straggler."""
 
@@ -38,6 +40,8 @@ class ScriptExecutor:
 
     meanwhile: Callable[[], object]
     """Done while the first script starts: it then need not be done at its end."""
+    seen: "Seen | None" = None
+    """Is told now and then of a script that runs alone, whose output is then passed on."""
     folder: Path = field(default_factory=Path.cwd)
     _machine: Environment | None = None
 
@@ -50,7 +54,7 @@ class ScriptExecutor:
 
     def run(self, run: RunFolder, groups: Sequence[Group], is_over: IsOver) -> None:
         study = run.study().to_study(str(run.study_file))
-        script = study.script
+        script, seen = study.script, self.seen if study.is_one_script else None
         assert script is not None
         with closing(EventWriter(run)) as events:
 
@@ -74,9 +78,8 @@ class ScriptExecutor:
                     events.write(Event(kind="group_begins", trials=group.ids))
                     attempts = [Attempt(run.trial(one), None) for one in group.ids]
                     try:
-                        run_scripts(
-                            attempts, study, script, events, begun=partial(self._begun, run)
-                        )
+                        begun = partial(self._begun, run)
+                        run_scripts(attempts, study, script, events, begun=begun, seen=seen)
                     except Interrupted:
                         for attempt in attempts:
                             attempt.interrupt()
@@ -98,6 +101,7 @@ class ScriptExecutor:
 MachineOf = Callable[[Mapping[str, Any]], str]
 """Records a machine with what a process has told of its torch; the name that trials refer to it by."""
 Begun = Callable[[], MachineOf]
+Seen = Callable[[WatchedRecord], object]
 
 
 def run_scripts(
@@ -107,14 +111,16 @@ def run_scripts(
     events: EventWriter,
     threads: int | None = None,
     begun: Begun | None = None,
+    seen: Seen | None = None,
 ) -> None:
     """One after the other; a script that fails is recorded and the others run. `threads`: of torch, None
-    for its choice; `begun`: called once a process was started, where the machine is not known before."""
+    for its choice; `begun`: called once a process was started, where the machine is not known before.
+    `seen`: see `ScriptExecutor`."""
     for attempt in attempts:
         attempt.begin()
         with attempt:
             if attempt.trial.kind == "learn":
-                _run_learn(attempt, study, script, threads, events, begun)
+                _run_learn(attempt, study, script, threads, events, begun, seen)
             else:
                 process = ScriptProcess(script, attempt.trial, attempt.folder, "operators")
                 with closing(process):
@@ -141,20 +147,28 @@ def _run_learn(
     threads: int | None,
     events: EventWriter,
     begun: Begun | None,
+    seen: Seen | None,
 ) -> None:
     meter, told = LoadMeter(), dict[str, Any]()
     raised: Interrupted | ScriptError | None = None
-    process = ScriptProcess(script, attempt.trial, attempt.folder, "learn", threads, study)
+    process = ScriptProcess(
+        script, attempt.trial, attempt.folder, "learn", threads, study, is_shown=seen is not None
+    )
     with closing(process):
         machine_of = None if begun is None else begun()
         try:
             while "ended" not in (told := process.answer()):
-                events.write(progress_event(attempt.trial.id, told["metrics"]))
+                if "metrics" in told:
+                    events.write(progress_event(attempt.trial.id, told["metrics"]))
+                elif seen is not None:
+                    seen(WatchedRecord.model_validate(told["seen"]))
             process.wait()
         except Interrupted as interrupted:
             told, raised = process.interrupt() or told, interrupted
         except ScriptError as error:
-            told, raised = error.told, error
+            # Its terminal's Ctrl-C comes to the script alone.
+            was_cut = seen is not None and error.failure.exit_code == INTERRUPTED
+            told, raised = error.told, Interrupted() if was_cut else error
     attempt.load = meter.read()
     _tell(attempt, told, machine_of)
     if "facts" in told:  # however it ended, this was seen

@@ -167,7 +167,8 @@ def _executing(
     afterwards."""
     if are_scripts_started_here(asked, on, jobs, trial_timeout_s):
         with signals_interrupt():
-            yield None, ScriptExecutor(_import_analysis)
+            seen = watcher.seen if watcher.shows_output else None
+            yield None, ScriptExecutor(_import_analysis, seen)
         return
     if is_forked and on in FORKED:
         launch.prepare()  # it imports torch while this process does

@@ -65,6 +65,17 @@ class StatementRow(Record):
     model and its backward pass."""
 
 
+class ReadRow(Record):
+    """A line of code that reads numbers from tensors amid training, as by `loss.item()`."""
+
+    file: str
+    line: PositiveInt
+    per_step: NonNegativeFloat
+    """How often in a step."""
+    ms: NonNegativeFloat
+    """What that took of a step."""
+
+
 class GrowingRow(Record):
     """A container of the script that grew from update to update."""
 
@@ -115,6 +126,8 @@ class WatchedRecord(FileRecord):
     statements: list[StatementRow] = []
     """Those seen most, in each look with those that called them."""
     growing: list[GrowingRow] = []
+    reads: list[ReadRow] = []
+    """The most frequent first."""
     num_calls: NonNegativeInt
     """Calls of torch that were seen."""
     call_us: NonNegativeFloat

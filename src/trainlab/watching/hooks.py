@@ -2,11 +2,13 @@
 longer than a call."""
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial, wraps
+from time import perf_counter_ns
 from typing import Any, ClassVar
 
 import torch
@@ -29,6 +31,8 @@ from trainlab.watching.timeline import OPTIMIZER, OTHER, PREPARE, TRANSFER, ZERO
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
+NOT_THE_SCRIPTS = ("torch.", "trainlab.")
+"""Modules whose reads are their own."""
 OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader, which may be gone before it is."""
 LIGHT, COUNTS, WHOLE = range(3)
@@ -63,6 +67,8 @@ class Hooks:
         """Whether the outermost module runs, or has raised."""
         self._end_of_call: RemovableHandle | None = None
         self._is_in_backward = False
+        self.reads: dict[tuple[str, int], list[int]] = {}
+        """By file and line that read a number from a tensor amid training: how often, and nanoseconds."""
         self._patches = Patches()
         self._removes: list[Callable[[], None]] = [self._patches.close]
         Hooks.installed = self
@@ -72,6 +78,7 @@ class Hooks:
         self._see_data()
         keras = KerasFit(listener, self._patches, self._set_aside)
         self._removes.append(on_import("keras", keras.see))
+        self._see_reads()
         if torch.cuda.is_available():
             for name in ("to", "cuda"):
                 self._wrap(torch.Tensor, name, WHOLE, self._transfer_begins, PREPARE)
@@ -301,6 +308,30 @@ class Hooks:
         # `next` is looked up in the class that made the iterator: those of torch share this one.
         self._patches.put(_BaseDataLoaderIter, "__next__", watched_next)
         self._patches.put(DataLoader, "__iter__", watched_iter)
+
+    def _see_reads(self) -> None:
+        """Of numbers that the script reads from tensors: on a GPU each waits for all work before it."""
+        thread, get_ident, listener = self._thread, threading.get_ident, self._listener
+
+        def seen(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            @wraps(read)
+            def watched(tensor: Any) -> Any:
+                is_seen = self.level == WHOLE and not listener.is_testing
+                if not is_seen or _is_compiling() or get_ident() != thread:
+                    return read(tensor)
+                frame, started_ns = sys._getframe(1), perf_counter_ns()
+                number = read(tensor)
+                if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPTS):
+                    place = frame.f_code.co_filename, frame.f_lineno
+                    row = self.reads.setdefault(place, [0, 0])
+                    row[0] += 1
+                    row[1] += perf_counter_ns() - started_ns
+                return number
+
+            return watched
+
+        for name in ("item", "tolist", "__float__"):
+            self._patches.put(torch.Tensor, name, seen(getattr(torch.Tensor, name)))
 
 
 os.register_at_fork(after_in_child=Hooks.free)

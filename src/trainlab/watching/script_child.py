@@ -35,7 +35,7 @@ from trainlab.spec.script import ScriptSpec
 from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
-from trainlab.watching.script_process import END, HOME, Order, failure_without_error
+from trainlab.watching.script_process import END, HOME, Order
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -122,6 +122,7 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         tensorboard=order.tensorboard,
         start_ns=_start_ns(),
         rank=rank(),
+        on_seen=lambda seen: answers.send(seen=seen.model_dump()),
     )
     limit_s = math.inf
 
@@ -233,7 +234,7 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
     except LeftAtOnce as end:
-        return {**_left(order, end.code), "at_once": True}
+        return {**_left(end.code), "at_once": True}
     except SystemExit as end:
         exit_code = end.code
         if isinstance(exit_code, str):
@@ -246,14 +247,15 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
         has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
         if has_copy and isinstance(error, FileNotFoundError):
             told += f"; {IN_A_COPY}"
-        failure = failure.model_copy(update={"message": told, "exit_code": 1})
+        number = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        failure = failure.model_copy(update={"message": told, "exit_code": number})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
         for thread in threading.enumerate():
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
-    return _left(order, exit_code) if failure is None else _failed_by(failure)
+    return _left(exit_code) if failure is None else _failed_by(failure)
 
 
 def _show(error: BaseException) -> None:
@@ -298,14 +300,13 @@ def run_script(
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 
-def _left(order: Order, code: object) -> dict[str, Any]:
+def _left(code: object) -> dict[str, Any]:
     """How a script ended that has left with an exit code; a text stands for 1, as in Python."""
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
-    output = TrialFolder(Path(order.trial_folder)).output_file
-    return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
+    return _failed_by(Failure(kind=SCRIPT_EXIT, message=told, traceback="", exit_code=number))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class Tracer:
         """The parts of those that are kept, by their number from 1."""
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
-        self.num_fetched = self.num_light_steps = 0
+        self.num_fetched = self.num_light_steps = self.num_whole_steps = 0
         self.was_restarted = False
         # One that was made before the first look makes updates, too.
         self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
@@ -326,6 +326,7 @@ class Tracer:
         number = self.num_steps + 1
         is_kept = keeps(number)
         if self.hooks.level == WHOLE:
+            self.num_whole_steps += 1
             parts_ns = self.timeline.step_ends()
             self.steps_ns.append(sum(parts_ns))
         else:

@@ -4,6 +4,7 @@ import math
 import os
 import statistics
 import time
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import accumulate, groupby, islice, pairwise, takewhile
@@ -23,7 +24,13 @@ from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Record, note
-from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
+from trainlab.record.script_record import (
+    LoaderRow,
+    OptimizerRow,
+    ReadRow,
+    WatchedRecord,
+    num_at_the_end,
+)
 from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
@@ -43,6 +50,13 @@ PROGRESS_EVERY_S = 0.3
 WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
 NOT_INTO_KERAS = "Keras trains here, and its layers cannot be looked into; leave --probe out"
+FIRST_STEPS, FIRST_S = 100, 3.0
+"""After so many updates, and so long, what was seen so far is told for the first time;"""
+AGAIN_S = 30.0
+"""and again after so long, or as long as the training has taken by then."""
+FEW = 100
+"""Steps, and looks at memory, that are told of then."""
+MOST_READS = 5
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 
@@ -62,12 +76,14 @@ class WatchedTraining:
         model: nn.Module | None = None,
         start_ns: int | None = None,
         rank: int = 0,
+        on_seen: Callable[[WatchedRecord], None] | None = None,
     ) -> None:
         """`on_progress` is told of updates, counted from 1, and of the newest values of the metrics, a few
-        times a second. `model` is the one to look into, by default the first that trains. Of several
-        processes the first, of rank 0, looks into the model."""
+        times a second; `on_seen` of all that was seen so far, now and then. `model` is the one to look
+        into, by default the first that trains. Of several processes the first, of rank 0, looks into it."""
         self._folder, self._rank = folder, rank
         self._on_progress, self._told_s = on_progress, -math.inf
+        self._on_seen, self._next_seen_s = on_seen, math.inf
         self.on_step: Callable[[int], None] | None = None
         """Is told of every update."""
         lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
@@ -163,6 +179,11 @@ class WatchedTraining:
         if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
             self._told_s = now_s
             self._on_progress(step, self._curve.last)
+        if step == 1:
+            self._began_s, self._next_seen_s = now_s, now_s + FIRST_S
+        if now_s >= self._next_seen_s and step >= FIRST_STEPS and self._on_seen is not None:
+            self._next_seen_s = now_s + max(AGAIN_S, now_s - self._began_s)
+            self._on_seen(watched_record(self.tracer, (), self._rank, is_so_far=True))
         if self._search is not None:
             self._search.step_ended(step)
         if self.on_step is not None:
@@ -422,14 +443,23 @@ def _mean(values: Sequence[float]) -> float:
         return sum(value / len(values) for value in values)
 
 
-def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
-    """Of a process that has ended, but for its record."""
+def watched_record(
+    tracer: Tracer, arguments: Sequence[str], rank: int = 0, *, is_so_far: bool = False
+) -> WatchedRecord:
+    """Of a process that has ended, but for its record; `is_so_far`: of one that goes on, of its latest
+    steps, without what would hold it up: its losses, and what watching adds."""
     timeline, log = tracer.timeline, tracer.log
     total_ns = timeline.total_ns
     used_s = [now - before for now, before in zip(os.times(), tracer.times_before, strict=True)]
-    call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
+    call_us, mark_us, losses = 0.0, 0.0, array("d")
     # Early steps, of which more are kept, are no more typical than later ones.
-    steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
+    if is_so_far:
+        steps = [*islice(reversed(tracer.parts_ns), FEW)][::-1]
+        memory = tracer.memory_bytes[:: len(tracer.memory_bytes) // FEW + 1]
+    else:
+        steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
+        memory, losses = tracer.memory_bytes, log.losses.values()[:MOST_LOSSES]
+        call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
         rank=rank,
         framework=log.framework,
@@ -441,16 +471,15 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
         steps=steps,
         steps_ms=parts_ms([tracer.parts_ns[step] for step in steps]),
-        losses=[
-            loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
-        ],
+        losses=[loss if math.isfinite(loss) else None for loss in losses],
         batch_size=log.batch_size,
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
         models=log.models,
         optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
-        memory=tracer.memory_bytes,
+        memory=memory,
+        reads=_read_rows(tracer),
         num_calls=timeline.num_calls,
         call_us=call_us,
         num_marks=timeline.num_marks,
@@ -459,6 +488,16 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         cpu_s=sum(used_s[:2]),
         others_cpu_s=sum(used_s[2:4]),
     )
+
+
+def _read_rows(tracer: Tracer) -> list[ReadRow]:
+    """Per step that was seen whole."""
+    number, reads = max(1, tracer.num_whole_steps), tracer.hooks.reads.items()
+    rows = [
+        ReadRow(file=file, line=line, per_step=times / number, ms=spent_ns / 1e6 / number)
+        for (file, line), (times, spent_ns) in reads
+    ]
+    return sorted(rows, key=lambda row: -row.per_step)[:MOST_READS]
 
 
 def _fields(kind: type[Record], seen: object) -> dict[str, Any]:
