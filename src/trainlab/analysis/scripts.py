@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
+from trainlab.analysis.energy import energy_of_runs, script_energy_table
 from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.analysis.finding import (
     MOST_CELLS,
@@ -45,7 +46,7 @@ INFERENCE = "inference"
 """Passes that no training follows and that nothing tells to be a test."""
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
-    *("backward", "optimizer", INFERENCE, EVALUATION, "other"),
+    *("backward", "optimizer", "train_step", INFERENCE, EVALUATION, "other"),
 )
 """The parts as they are listed."""
 HOST_PARTS = ("data", "transfer", "prepare", "other")
@@ -98,6 +99,11 @@ class ScriptTimes:
     num_processes: int
     """That torchrun started for each run; the records are those of the first."""
     cut: Cut
+
+    @property
+    def is_of_keras(self) -> bool:
+        """Whether another framework than torch alone was trained with."""
+        return any(run.framework for run in self.runs)
 
     @cached_property
     def parts_s(self) -> dict[str, float]:
@@ -236,6 +242,7 @@ def _part_text(one: Finding, words: Words) -> str:
     key = f"script_part_{one.subject}" if one.of == "run" else "script_part_step"
     if one.of == "step" and one.subject in ("data", "optimizer", "other"):
         key = f"script_step_{one.subject}"
+        key += "_keras" if one.subject == "other" and one.is_of_keras else ""
     return one.fill(words, key, range=range_text, part=words.capital(words.phase(one.subject)))
 
 
@@ -278,6 +285,13 @@ SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
 SCRIPT_PART = _kind("script_part", 4, _part_text, lambda one: float(one.share))
 """A part that takes a large share of the `run` or of its `step`s: seconds, or milliseconds of a typical
 step."""
+SCRIPT_ENERGY = _kind(
+    "script_energy",
+    6,
+    lambda one, words: one.fill(words, "script_energy" if one.sample_mj else "script_power"),
+    lambda one: one.mean_w,
+)
+"""What the GPU took from the first update on: per epoch, per sample where that is known, and on average."""
 SCRIPT_BATCH = _kind("script_batch", 6)
 """Batches so small that a step of them costs nearly as much as one of larger ones."""
 SCRIPT_READS = _kind("script_reads", 7, None, lambda one: float(one.share))
@@ -320,7 +334,12 @@ def _of_steps(times: ScriptTimes, shared: dict[str, Any]) -> Iterator[Finding]:
         if part in times.step_parts_ms:
             shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
             spent_ms = times.step_parts_ms[part]
-            yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, shared)
+            of_step = {**shared, "is_of_keras": times.is_of_keras}
+            yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, of_step)
+    energy = {key: one and one.value for key, one in energy_of_runs(times.runs).items()}
+    if energy.get("mean_w"):
+        num_epochs = sum(max(0, len(run.energy) - 1) for run in times.runs)
+        yield SCRIPT_ENERGY(subject="energy", n=num_epochs, **shared, **energy)
     grown = [one for run in times.runs if (one := growth(run)) is not None]
     if grown and len(grown) == len(times.runs):
         middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
@@ -483,7 +502,8 @@ def command_text(script: ScriptSpec) -> str:
 
 def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     """What a trial was seen to use, in short: `CPU`, `2 threads`, `batch 64`, `Adadelta lr 1`."""
-    texts = [level_name("device", seen["device"], words)] if "device" in seen else []
+    texts = [seen["framework"]] if "framework" in seen else []
+    texts += [level_name("device", seen["device"], words)] if "device" in seen else []
     if "threads" in seen:
         texts.append(words.counted("one_thread", "num_threads", seen["threads"]))
     if "batch_size" in seen:
@@ -506,8 +526,10 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     notes = [
         words("script_cut_note") if any(times.cut for times in all_times) else "",
         words("script_means") if any(len(times.runs) > 1 for times in all_times) else "",
-        words("script_table_note"),
-        "" if all(times.is_on_cpu for times in all_times) else words("script_host_note"),
+        words("script_table_note_keras" if all_times[0].is_of_keras else "script_table_note"),
+        ""
+        if all(times.is_on_cpu or times.is_of_keras for times in all_times)
+        else words("script_host_note"),
         _first_process(all_times, words),
     ]
     return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))
@@ -604,7 +626,9 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         seen.append(("seen_optimizer", [*parts, updates]))
     # Those of several optimizers together are no number of the script's.
     parts = [words("seen_updates", number=f"{run.num_steps:,}")] * (len(run.optimizers) < 2)
-    parts.append(words.counted("one_thread", "num_threads", run.threads))
+    is_of_torch = not run.framework or "PyTorch" in run.framework
+    parts += [words.counted("one_thread", "num_threads", run.threads)] * is_of_torch
+    parts += [run.framework] * bool(run.framework)
     seen.append(("seen_process", parts))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), times in Counter(rows).items():
@@ -629,6 +653,8 @@ def script_section(data: RunData, words: Words) -> Section | None:
     ]
     if (steps := step_parts_table(all_times, words)) is not None:
         blocks.append(steps)
+    if (energy := script_energy_table([(t.cell, t.runs) for t in all_times], words)) is not None:
+        blocks.append(energy)
     blocks.append(bullets(data.findings_in("script"), words))
     return Section("script", words("script"), tuple(blocks))
 

@@ -65,8 +65,8 @@ class WatchVerb(OfScript, Studying):
     r"""A metric in a line that the script prints: a regular expression with one group, as
     'accuracy=Accuracy: .*\((\d+)%\)'; again for more."""
     metric_file: list[str] = option("NAME=FILE:COLUMN", "what+", [])
-    """A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for more. Scalars
-    that it writes for TensorBoard are taken without."""
+    """A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for more. What
+    it gives to TensorBoard, W&B, MLflow, Trackio or Accelerate is taken without."""
     seed_argument: str | None = option("OPTION", "what+")
     """The script's option that takes the seed; none: it has none. Not given: --seed, where its text has
     it."""

@@ -126,6 +126,8 @@ def run_scripts(
                 with closing(process):
                     _tell(attempt, process.answer(), None if begun is None else begun())
                     process.wait()
+                if not attempt.folder.operators.path.exists():
+                    attempt.notes.append(note("script_no_operators"))
             attempt.progress.state = "done"
         attempt.end()
         attempt.pass_on_interrupt()
@@ -219,6 +221,8 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
     found = []
     if not watched.num_steps:
         found.append(note("script_no_updates"))
+    elif watched.framework:
+        return [note("script_keras", framework=watched.framework)]
     elif not watched.optimizers:
         found.append(note("script_updates_by_hand"))
     if watched.num_steps and "forward" not in watched.parts_s:

@@ -16,7 +16,7 @@ from trainlab.record.study_record import Environment
 
 PACKAGES = (
     *("trainlab", "torch", "numpy", "tensorboard", "pydantic", "scipy", "pandas"),
-    *("torchvision", "lightning"),
+    *("torchvision", "lightning", "keras", "jax", "tensorflow", "tensorflow-cpu"),
 )
 """Those whose version can change a number or a file."""
 

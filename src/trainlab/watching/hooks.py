@@ -25,6 +25,8 @@ from torch.utils.hooks import RemovableHandle
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
+from trainlab.watching.imports import on_import
+from trainlab.watching.keras_fit import KerasFit
 from trainlab.watching.timeline import OPTIMIZER, OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
 
 _is_compiling = torch.compiler.is_compiling
@@ -56,6 +58,8 @@ class Hooks:
         """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
         self._listener, self._timeline, self._thread = listener, timeline, threading.get_ident()
+        self._heard: int | None = self._thread
+        """The thread whose calls are told; None while nobody's are."""
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
@@ -72,6 +76,8 @@ class Hooks:
         self._see_optimizers()
         self._see_passes()
         self._see_data()
+        keras = KerasFit(listener, self._patches, self._set_aside)
+        self._removes.append(on_import("keras", keras.see))
         self._see_reads()
         if torch.cuda.is_available():
             for name in ("to", "cuda"):
@@ -97,6 +103,10 @@ class Hooks:
         """This process is watched no more, whatever the watch was interrupted at."""
         if cls.installed is not None:
             cls.installed.close()
+
+    def _set_aside(self, is_aside: bool) -> None:
+        """While Keras trains, which tells of it itself, nobody hears torch."""
+        self._heard = None if is_aside else self._thread
 
     def see(self, level: int) -> None:
         """From here on so much is told. Below WHOLE no model has a hook: it runs as without us."""
@@ -126,13 +136,13 @@ class Hooks:
         """Puts in the place of a function of torch's one that tells of its calls, from a level on. `begins`
         is given the arguments, and gives False for a call that is part of another; the timeline's part
         after it is `then`, or `ends` tells of its end."""
-        original, thread, get_ident = getattr(owner, name), self._thread, threading.get_ident
+        original, get_ident = getattr(owner, name), threading.get_ident
         if then is not None:
             ends = partial(self._timeline.end, then)
 
         @wraps(original)
         def watched(*arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < level or get_ident() != thread:
+            if _is_compiling() or self.level < level or get_ident() != self._heard:
                 return original(*arguments, **options)
             if begins(*arguments, **options) is False:
                 return original(*arguments, **options)
@@ -173,11 +183,11 @@ class Hooks:
     def _see_models(self) -> None:
         """A global hook sees every module called; it is taken out while the outermost runs, so that the
         others run as they would, and torch compiles nothing of ours into them."""
-        listener, thread, get_ident = self._listener, self._thread, threading.get_ident
+        listener, get_ident = self._listener, threading.get_ident
         self._of_all_modules = hooks = modules._global_forward_pre_hooks
 
         def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
@@ -203,10 +213,10 @@ class Hooks:
 
     def _see_optimizers(self) -> None:
         listener, updating = self._listener, self.updating
-        thread, get_ident = self._thread, threading.get_ident
+        get_ident = threading.get_ident
 
         def before(optimizer: Optimizer, arguments: Any, options: dict[str, Any]) -> Any:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return None
             key = id(optimizer)
             updating.append(key)
@@ -217,7 +227,7 @@ class Hooks:
             return self._see_closure(*arguments, **options) if self.level == WHOLE else None
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return
             key = id(optimizer)
             while key in updating and updating.pop() != key:
@@ -267,11 +277,11 @@ class Hooks:
     def _see_data(self) -> None:
         listener = self._listener
         begins, ends = listener.data_begins, listener.data_ends
-        thread, get_ident = self._thread, threading.get_ident
+        get_ident = threading.get_ident
         following, iterate = _BaseDataLoaderIter.__next__, DataLoader.__iter__
 
         def watched_next(iterator: Any) -> Any:
-            if get_ident() != thread:
+            if get_ident() != self._heard:
                 return following(iterator)
             loader, batch, has_run_out = getattr(iterator, OF_LOADER, None), None, False
             begins(loader)
@@ -285,7 +295,7 @@ class Hooks:
             return batch
 
         def watched_iter(loader: Any) -> Any:
-            if get_ident() != thread:
+            if get_ident() != self._heard:
                 return iterate(loader)
             begins(None)
             try:

@@ -32,6 +32,7 @@ from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
 from trainlab.watching.script_process import END, HOME, Order
@@ -45,7 +46,10 @@ FIRST_STEPS, MIN_STEPS = 3, 30
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
-WRAPPERS = (__name__, "trainlab.watching.hooks", "trainlab.watching.interventions")
+WRAPPERS = (
+    *(__name__, "trainlab.watching.hooks"),
+    *("trainlab.watching.interventions", "trainlab.watching.own_metrics"),
+)
 """Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
@@ -184,14 +188,15 @@ def _run_until(
     """Runs the script until a protocol, which goes on at the end of every step, has ended: how the script
     ended, and what the protocol gave. ChangeError where the change made no difference."""
     measured: Measured | None = None
+    is_over = False
 
     def step_ended(step: int) -> None:
-        nonlocal measured
+        nonlocal measured, is_over
         change.on_step()
         try:
             next(protocol)
         except StopIteration as end:
-            measured = end.value
+            measured, is_over = end.value, True
             raise EndOfWatch from None
 
     tracer.on_step = step_ended
@@ -200,7 +205,7 @@ def _run_until(
         seed_all(order.trial.seed)
         ended = _ended(order, change.code)
         script_ended()
-        if ended["ended"] != "done" or measured is not None:
+        if ended["ended"] != "done" or is_over:
             break
         if tracer.num_updates == before:
             ended = _failed("NoUpdate", NO_UPDATE)
@@ -374,6 +379,8 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    # It draws from a generator of its own, and so does what it runs on.
+    on_import("keras", lambda keras: keras.utils.set_random_seed(seed))
 
 
 def _start_ns() -> int:
