@@ -223,6 +223,8 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
         found.append(note("script_no_updates"))
     elif watched.framework:
         return [note("script_keras", framework=watched.framework)]
+    elif not watched.models and "backward" not in watched.parts_s:
+        return [note("script_steps_logged")]
     elif not watched.optimizers:
         found.append(note("script_updates_by_hand"))
     if watched.num_steps and "forward" not in watched.parts_s:
