@@ -289,7 +289,7 @@ SCRIPT_ENERGY = _kind(
     "script_energy",
     6,
     lambda one, words: one.fill(words, "script_energy" if one.sample_mj else "script_power"),
-    lambda one: one.mean_w,
+    lambda one: one.sample_mj or one.epoch_j,
 )
 """What the GPU took from the first update on: per epoch, per sample where that is known, and on average."""
 SCRIPT_BATCH = _kind("script_batch", 6)
