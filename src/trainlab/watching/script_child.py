@@ -263,6 +263,7 @@ def _show(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    error.__traceback__ = trace  # what is shown, whatever is given
     try:
         sys.excepthook(type(error), error, trace)
     except BaseException:  # noqa: BLE001  it is the script's

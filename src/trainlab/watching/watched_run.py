@@ -54,7 +54,7 @@ FIRST_STEPS, FIRST_S = 100, 3.0
 """After so many updates, and so long, what was seen so far is told for the first time;"""
 AGAIN_S = 30.0
 """and again after so long, or as long as the training has taken by then."""
-FEW = 100
+FEW = 50
 """Steps, and looks at memory, that are told of then."""
 MOST_READS = 5
 ROUNDS, STEPS = 15, 6
