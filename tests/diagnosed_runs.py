@@ -34,9 +34,9 @@ def watched_only(path: Path) -> Run:
 def measured(path: Path) -> Run:
     """One that was cut short when all was measured: no answer is in it."""
     run = watched_only(path)
-    DiagnosisStage(run.study().to_study("")).groups(run)
-    for trial in run.trials():
-        if trial.watch == "steps":
+    stage = DiagnosisStage(run.study().to_study(""))
+    while groups := stage.groups(run):
+        for trial in (run.trial(one).read() for group in groups for one in group.ids):
             step_ms = STEP_MS[trial.cell]
             bench = f"train-{trial.id.rpartition('process')[2]}"
             run.trial(trial.id).cost.write(made_cost("train", 64, step_ms, {"other": 1.0}, bench))

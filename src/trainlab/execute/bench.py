@@ -33,6 +33,9 @@ class Seat(TurnTaker, Protocol):
     has_ended: bool
     """Whether it is finished or has failed."""
 
+    def begin(self) -> object:
+        """Starts what may start beside others, a script; the others begin as they warm up."""
+
     def warm_up(self) -> Footprint | None:
         """Sets it up and runs its steps until they are warm; None where it failed."""
 
@@ -62,6 +65,9 @@ def take_turns(
             if (found := seat.warm_up()) is not None:
                 ready.append(seat)
                 fits = found.fits_again()
+                if len(ready) == 1 and found.fits_again(len(waiting)):
+                    for other in waiting:
+                        other.begin()
         if not ready:
             break
         until = len(seats) - len(waiting)

@@ -74,6 +74,7 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
+        "begin": seat.begin,
         "warm_up": seat.warm_up,
         "turn": seat.turn,
         "finish": seat.finish,
@@ -315,17 +316,29 @@ class TimedTrial:
         self._open = ExitStack()
         self.has_ended = False
 
+    def begin(self) -> bool:
+        """Starts the process of a script; whether it may warm up then."""
+        attempt = self._attempt
+        script = self._run.study().to_study(str(self._run.study_file)).script
+        if self._timer is None and script is not None and not self.has_ended:
+            attempt.begin()
+            with attempt:
+                self._timer = ScriptTimer(attempt, script)
+                self._open.callback(self._timer.close)
+            if self._timer is None:
+                self._end()
+        return not self.has_ended
+
     def warm_up(self) -> Footprint | None:
         """Sets the trial up and runs its steps until they are warm; None where that fails."""
         attempt, trial = self._attempt, self._attempt.trial
-        attempt.begin()
+        if not self.begin():
+            return None
         found: Footprint | None = None
+        if self._timer is None:
+            attempt.begin()
         with attempt:
-            script = self._run.study().to_study(str(self._run.study_file)).script
-            if script is not None:
-                self._timer = ScriptTimer(attempt, script)
-                self._open.callback(self._timer.close)
-            else:
+            if self._timer is None:
                 assert trial.cost is not None
                 # Where memory comes from is settled first: it is that which is to lie elsewhere.
                 process_state.prepare_process(trial.settings)
