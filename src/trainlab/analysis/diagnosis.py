@@ -347,12 +347,17 @@ def cell_of(change: str) -> str:
 
 
 def diagnosis_of(
-    run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypothesis], cores: int
+    run: RunFolder,
+    watched: WatchedRecord,
+    tried: Sequence[Hypothesis],
+    others: Sequence[Hypothesis],
+    cores: int,
 ) -> DiagnosisRecord:
-    """From the records as they are."""
-    shown = shown_by(run, watched, hypotheses)
+    """From the records as they are; `others` were left out."""
+    shown = shown_by(run, watched, tried)
     parts = update_parts_ms(watched)
-    limits = [_limit(one, shown) for one in hypotheses]
+    limits = [_limit(one, shown, NO_TIME) for one in tried]
+    limits += [_limit(one, shown, "not_chosen") for one in others]
     busy = [one.cost.load.others_cores for one in shown.timed]
     return DiagnosisRecord(
         script=run.study().to_study(str(run.study_file)).workload,
@@ -385,8 +390,7 @@ def shown_by(run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypoth
     study = run.study().to_study(str(run.study_file))
     assert study.script is not None
     assert study.script.diagnosis is not None
-    # Changes that were to be tried, and have no trial or none that has ended.
-    timed, failures = list[Timed](), dict.fromkeys((cell.id for cell in study.cells), NO_TIME)
+    timed, failures = list[Timed](), dict[str, str]()
     for trial in run.trials():
         if trial.watch == "steps" and trial.state == "done":
             timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
@@ -395,19 +399,17 @@ def shown_by(run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypoth
             told = "no_difference" if is_unused else trial.error.message.partition("\n")[0]
             failures[trial.cell] = told
     # Of changes that were timed, where the unchanged script was not.
-    why = failures.get(BASE, NO_TIME)
-    for cell in {one.cell for one in timed if one.cell != BASE}:
-        if failures.get(cell, NO_TIME) == NO_TIME:
-            failures[cell] = "few_looks" if why == NO_TIME else why
+    why = failures.get(BASE, "few_looks")
+    failures = {one.cell: why for one in timed if one.cell != BASE} | failures
     rare = {one.limit for one in hypotheses if is_rare(watched, one.limit)}
     most = study.script.diagnosis.processes
-    rows = tried_rows(timed, hypotheses, rare, max(1, len(study.cells) - 1), most)
+    rows = tried_rows(figures_of(timed), hypotheses, rare, max(1, len(study.cells) - 1), most)
     return Shown(timed, rows, failures)
 
 
-def _limit(hypothesis: Hypothesis, shown: Shown) -> LimitRow:
+def _limit(hypothesis: Hypothesis, shown: Shown, why_not: str) -> LimitRow:
     def not_tried(change: str) -> TriedRow:
-        default = "not_chosen" if change else hypothesis.reason
+        default = why_not if change else hypothesis.reason
         reason = shown.failures.get(cell_of(change), default)
         return TriedRow(change=change, is_remedy=False, verdict="not tried", reason=reason)
 
@@ -448,8 +450,12 @@ def processes_needed(found: Ratio, gain: float) -> int | None:
     return math.ceil(found.n * (half / distance) ** 2) if distance else None
 
 
+Figures = Mapping[str, Sequence[tuple[str, str, float]]]
+"""Of each process its cell, its bench, and a figure of each kind."""
+
+
 def tried_rows(
-    timed: Sequence[Timed],
+    figures: Figures,
     hypotheses: Sequence[Hypothesis],
     rare: Collection[LimitName],
     num_changes: int,
@@ -459,15 +465,14 @@ def tried_rows(
     bench, up to that with `most` processes of the change; what is decided stays so. So that the error holds
     over all looks and all changes, each interval gets an equal part of it."""
     level = LEVEL / (num_changes * max(1, most - 1))
-    figures = _figures(timed)
-    benches = list(dict.fromkeys(one.cost.bench for one in timed))
+    benches = list(dict.fromkeys(bench for _, bench, _ in figures["usual"]))
     rows: dict[str, TriedRow] = {}
-    for place, bench in enumerate(benches, 1):
-        present = {one.cell for one in timed if one.cost.bench == bench}
-        found = {
-            kind: effects([one for one in own if one[1] in benches[:place]], BASE, level)
-            for kind, own in figures.items()
+    for place, last in enumerate(benches, 1):
+        present = {cell for cell, bench, _ in figures["usual"] if bench == last}
+        seen = {
+            kind: [one for one in own if one[1] in benches[:place]] for kind, own in figures.items()
         }
+        found = {kind: effects(own, BASE, level) for kind, own in seen.items()}
         for hypothesis in hypotheses:
             limit = hypothesis.limit
             kind = "growth" if limit == "memory" else "mean" if limit in rare else "usual"
@@ -479,7 +484,7 @@ def tried_rows(
                 about: dict[str, Any] = {"change": change, "processes": effect[2]}
                 about["is_remedy"] = change in hypothesis.remedies
                 if kind == "growth":
-                    own = [size for cell, _, size in figures[kind] if cell == BASE]
+                    own = [size for cell, _, size in seen[kind] if cell == BASE]
                     rows[change] = _growth_row(statistics.fmean(own), effect, about)
                 else:
                     gain = LARGER_GAINS.get(limit, MIN_GAIN)
@@ -519,8 +524,8 @@ def _growth_row(
     return TriedRow(**about, verdict=verdict, growth_bytes=(before, after))
 
 
-def _figures(timed: Sequence[Timed]) -> dict[str, list[tuple[str, str, float]]]:
-    """Of each process its cell, its bench, and a figure of each kind. Logs of the time per sample over the
+def figures_of(timed: Sequence[Timed]) -> Figures:
+    """Logs of the time per sample over the
     rounds that all processes of a bench share: by its usual turns, which other programs disturb less, and
     by the mean, which counts what happens now and then; and of memory, bytes per update."""
     found: dict[str, list[tuple[str, str, float]]] = {"usual": [], "mean": [], "growth": []}

@@ -11,7 +11,6 @@ from typing import Any
 import psutil
 
 from trainlab.analysis.diagnosis import (
-    NO_TIME,
     Hypothesis,
     Shown,
     asked_for,
@@ -204,9 +203,9 @@ def diagnose(
     """What limits a training script, and the proof: a run whose folder holds diagnosis.json, and what is in
     it; None where it was cut short.
 
-    It ends after `budget_s`, with what is decided by then. `steps` are the updates that are watched; all run
-    in `workdir`, each in a copy of the current folder where there is none; what else is asked is a field of
-    DiagnosisSpec. SpecError where the script fails or makes too few updates.
+    It ends after `budget_s`, with what is decided by then. `steps` are the updates that are watched; all
+    run in `workdir`, each in a copy of the current folder where there is none; what else is asked is a
+    field of DiagnosisSpec. SpecError where the script fails or makes too few updates.
     """
     study = diagnosis_study(
         path, arguments, steps, checked(DiagnosisSpec, asked), workdir, budget_s
@@ -291,8 +290,8 @@ class DiagnosisStage:
             rule = "was over before the script had made enough updates to be seen"
             raise SpecError([f"--budget: {rule}; give it more, as 5m"])
         assert self._watched is not None
-        hypotheses = *self._tried, *self._left_out
-        record = diagnosis_of(run, self._watched, hypotheses, self._cores)
+        tried, others = self._tried, self._left_out
+        record = diagnosis_of(run, self._watched, tried, others, self._cores)
         run.diagnosis.write(record)
         return record
 
@@ -322,15 +321,15 @@ class DiagnosisStage:
     def _open(self, shown: Shown) -> Iterator[str]:
         """Changes that are still to be tried, the most promising first; remedies of what is confirmed."""
         rows, failures = shown.rows, shown.failures
+        if BASE in failures:
+            return
 
         def is_open(change: str) -> bool:
             row = rows.get(change)
             if row is None:
-                return failures.get(cell_of(change), NO_TIME) == NO_TIME
+                return cell_of(change) not in failures
             return row.verdict == "cannot tell" and row.processes < self._asked.processes
 
-        if failures.get(BASE, NO_TIME) != NO_TIME:
-            return
         for one in self._tried:
             verdicts = [rows[change].verdict for change in one.changes if change in rows]
             is_confirmed = "confirmed" in verdicts
