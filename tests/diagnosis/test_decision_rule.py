@@ -118,14 +118,13 @@ def test_the_interval_of_an_effect_knows_the_luck_of_all_processes() -> None:
 
 
 def test_healthy_scripts_get_no_false_confirmation() -> None:
-    """At most 5% of diagnoses confirm any of four changes without effect, over all looks, however noisy
-    processes are."""
-    for noise in (0.02, 0.1):
-        assert share_of("confirmed", dict.fromkeys("abcd", 1.0), noise, 60) <= 0.05
+    """At most 5% of diagnoses confirm any of four changes without effect, over all looks; `--simulated` of
+    the benchmark shows more kinds of noise."""
+    assert share_of("confirmed", dict.fromkeys("abcd", 1.0), 0.1, 50) <= 0.05
 
 
 def test_a_script_that_could_be_faster_by_half_is_nearly_always_told_so() -> None:
-    assert share_of("confirmed", {"fast": 0.5, "same": 1.0}, 0.05, 60, "fast") >= 0.9
+    assert share_of("confirmed", {"fast": 0.5, "same": 1.0}, 0.05, 30, "fast") >= 0.9
 
 
 def test_rare_long_turns_count_by_the_mean() -> None:
