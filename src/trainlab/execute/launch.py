@@ -187,6 +187,9 @@ class WorkerProcess:
 
     # What a timed trial does, done there (see `Seat`); None where it failed or the process died.
 
+    def begin(self) -> None:
+        self._ask("begin")
+
     def warm_up(self) -> "Footprint | None":
         found: Footprint | None = self._ask("warm_up")
         return found

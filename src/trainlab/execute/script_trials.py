@@ -61,7 +61,9 @@ class ScriptExecutor:
             def run_bench(groups: Sequence[Group]) -> None:
                 ids = [one for group in groups for one in group.ids]
                 timer = partial(script_timer, script, begun=partial(self._begun, run))
-                seats = [TimedTrial(Attempt(run.trial(one), None), timer) for one in ids]
+                seats = [
+                    TimedTrial(Attempt(run.trial(one), None), timer, is_script=True) for one in ids
+                ]
                 try:
                     take_turns(seats, groups, events)
                 finally:

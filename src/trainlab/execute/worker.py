@@ -76,6 +76,7 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
+        "begin": seat.begin,
         "warm_up": seat.warm_up,
         "turn": seat.turn,
         "finish": seat.finish,
@@ -316,7 +317,9 @@ def timed_trial(
 
     script = run.study().to_study(str(run.study_file)).script
     attempt = Attempt(run.trial(trial_id), environment, token)
-    return TimedTrial(attempt, timer if script is None else partial(script_timer, script))
+    if script is None:
+        return TimedTrial(attempt, timer)
+    return TimedTrial(attempt, partial(script_timer, script), is_script=True)
 
 
 # What a trial trains with, and who watches it.
