@@ -10,7 +10,7 @@ from typing import Any
 LEARN = ("--data", "bundled", "--train-samples", "80")
 SHORT = ("--epochs", "1")
 COST = (
-    *("--processes", "1", "--extra-s", "0", "--budget-s", "0.1", "--active-steps", "1"),
+    *("--processes", "1", "--cost-budget", "0.1s", "--active-steps", "1"),
     *("--cost-warmup-steps", "1"),
 )
 SEEDS = ("--seeds", "2")

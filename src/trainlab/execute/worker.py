@@ -70,13 +70,11 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
         torch.set_num_threads(job.threads)
     threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
     run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
-    seat = TimedTrial(run, job.trials[0], job.environment, load, job.token)
+    timed = _TimedTrials(run, job, load)
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
-        "warm_up": seat.warm_up,
-        "turn": seat.turn,
-        "finish": seat.finish,
+        "timed": timed.told,
     }
     left_s = job.limit_s
     try:
@@ -97,7 +95,7 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     except (EOFError, ConnectionError):
         pass
     finally:
-        seat.abandon()
+        timed.abandon()
 
 
 def _end_with_driver(main: int) -> None:
@@ -313,12 +311,15 @@ class TimedTrial:
         self._attempt = Attempt(run.trial(trial_id), environment, token)
         self._timer: StepTimer | ScriptTimer | None = None
         self._open = ExitStack()
+        self._switched = process_state.switched()
+        """How torch is switched while it runs: others may be timed in the same process."""
         self.has_ended = False
 
     def warm_up(self) -> Footprint | None:
         """Sets the trial up and runs its steps until they are warm; None where that fails."""
         attempt, trial = self._attempt, self._attempt.trial
         attempt.begin()
+        process_state.switch(self._switched)
         found: Footprint | None = None
         with attempt:
             script = self._run.study().to_study(str(self._run.study_file)).script
@@ -332,6 +333,7 @@ class TimedTrial:
                 self._open.enter_context(process_state.random_layout())
                 self._timer = StepTimer(_set_up_cost(self._run, attempt, self._load), trial.cost)
             found = self._timer.warm_up()
+            self._switched = process_state.switched()
         if found is None:
             self._end()
         return found
@@ -340,6 +342,7 @@ class TimedTrial:
         """A turn in the round of that number: its median step in ms; None where it failed."""
         median_ms: float | None = None
         if self._timer is not None:
+            process_state.switch(self._switched)
             with self._attempt:
                 median_ms = self._timer.turn(number)
             if median_ms is None:
@@ -349,6 +352,7 @@ class TimedTrial:
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
         """Writes what was measured, and that the trial is done."""
         if self._timer is not None:
+            process_state.switch(self._switched)
             with self._attempt:
                 self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
                 self._attempt.progress.state = "done"
@@ -368,6 +372,25 @@ class TimedTrial:
         self._timer, self.has_ended = None, True
         dismiss_crew()
         self._open.close()
+
+
+class _TimedTrials:
+    """Those of one process, made with the first command."""
+
+    def __init__(self, run: RunFolder, job: Job, load: Loader) -> None:
+        self._run, self._job, self._load = run, job, load
+        self._trials: list[TimedTrial] = []
+
+    def told(self, place: int, command: str, *values: Any) -> Any:
+        """A command to one of them."""
+        if not self._trials:
+            about = self._job.environment, self._load, self._job.token
+            self._trials = [TimedTrial(self._run, one, *about) for one in self._job.trials]
+        return getattr(self._trials[place], command)(*values)
+
+    def abandon(self) -> None:
+        for trial in self._trials:
+            trial.abandon()
 
 
 # What a trial trains with, and who watches it.

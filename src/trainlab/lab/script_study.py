@@ -167,7 +167,7 @@ STEPS, OBSERVED_S = 200, 20.0
 TURNS_S = 2.0
 """The turns of a process take about so long."""
 MOST_PROCESSES = 5
-EXTRA_S = 45.0
+BUDGET_S = 90.0
 RATIO_WITHIN = 0.08
 MEMORY_SHARE = 0.25
 """Of the memory that is free, what the processes of a script that leaks may take."""
@@ -302,9 +302,8 @@ def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
     return CostSpec(
         processes=processes,
         max_processes=max(processes, MOST_PROCESSES),
-        extra_s=EXTRA_S,
-        budget_s=turns_s,
+        budget_s=BUDGET_S,
+        turns_s=turns_s,
         ratio_within=RATIO_WITHIN,
-        tight=0.02,
         warmup_steps=5,
     )

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import psutil
@@ -34,6 +34,9 @@ GPU_COPY_BYTES = 2**30
 BUSY_CORES = 0.2
 """Other processes using more than this may have slowed a measurement down."""
 
+KEPT_BUSY = timedelta(minutes=10)
+"""What was measured meanwhile serves the other trials of a run, not those of the next day."""
+
 MIN_CALLS = 2
 MAX_CALLS = 50
 TOGETHER_S = 0.005
@@ -47,19 +50,19 @@ Work = Callable[[], object]
 
 def measured_limits(device: torch.device) -> LimitsRecord:
     """This machine's limits from the cache, or measured now where there are none there that can be read;
-    not kept where the machine was busy."""
+    those of a busy machine are kept for KEPT_BUSY, for the other trials of a run."""
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
     with suppress(RecordError, ValidationError):
         known = LimitsRecord.model_validate(read_json(path))
-        if "fp32" in known.flops_per_s:
+        age = datetime.now(UTC) - datetime.fromisoformat(known.measured)
+        if "fp32" in known.flops_per_s and not (known.busy and age > KEPT_BUSY):
             return known
     record = _measure(device)
-    if not record.busy:
-        try:
-            make_folder(path.parent)
-            write_json(path, record.model_dump(mode="json"))
-        except RecordError as error:
-            record.notes.append(note("limits_not_kept", error=str(error)))
+    try:
+        make_folder(path.parent)
+        write_json(path, record.model_dump(mode="json"))
+    except RecordError as error:
+        record.notes.append(note("limits_not_kept", error=str(error)))
     return record
 
 

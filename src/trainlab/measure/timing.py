@@ -120,6 +120,7 @@ class StepTimer:
         self._first: list[ColdStep] = []
         self._turns: list[TurnRecord] = []
         self._step_ms: list[float] = []
+        self._queued_ms = 0.0
         self._phase_steps: list[dict[str, float]] = []
 
     def warm_up(self) -> Footprint:
@@ -146,14 +147,15 @@ class StepTimer:
         is_marked = place % 2 == 0 and self._steps.shows_phases
         num_marked = math.ceil(MARKED_SHARE * num_bare) if is_marked else 0
         with running_steps(self._setup, self._spec.mode):
-            lead_ms = self._run_bare(num_lead)
+            lead_ms, _ = self._run_bare(num_lead)
             if place == 0:
                 self._run_marked(num_marked)
-            bare_ms = self._run_bare(num_bare)
+            bare_ms, queued_ms = self._run_bare(num_bare)
             if place == 2:
                 self._run_marked(num_marked)
         others, stolen = cpu_times().cores_since(before)
         self._step_ms += bare_ms
+        self._queued_ms += queued_ms
         self._turns.append(
             TurnRecord(
                 round=number,
@@ -188,6 +190,7 @@ class StepTimer:
             bench=bench,
             turns=turns,
             step_ms=self._step_ms,
+            queued_ms=self._queued_ms if self._setup.device.type == "cuda" else None,
             phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
             stopped=stopped,
@@ -197,12 +200,15 @@ class StepTimer:
     def _observe(self) -> ColdStep:
         return self._cold.observe(lambda: self._observed(next(self._steps.endless)))
 
-    def _run_bare(self, count: int) -> list[float]:
+    def _run_bare(self, count: int) -> tuple[list[float], float]:
+        """Milliseconds of each, and how long this thread was busy with all."""
         self._watch.mark("start")
+        begun_ns = time.perf_counter_ns()
         for _ in range(count):
             self._steps.next_bare()
             self._watch.mark("step")
-        return [ms for _, ms in self._watch.laps_ms()]
+        queued_ms = (time.perf_counter_ns() - begun_ns) / 1e6
+        return [ms for _, ms in self._watch.laps_ms()], queued_ms
 
     def _run_marked(self, count: int) -> None:
         self._watch.mark("start")
