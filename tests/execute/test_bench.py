@@ -14,11 +14,13 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+import torch
 
 from asking import groups_of, study_of
 from children import children
 from fabricate import Fabricated, made_study
 from trainlab.analysis.answer import answer
+from trainlab.analysis.cost import noise_ratio
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.overview import findings
 from trainlab.execute.attempt import EventWriter
@@ -176,7 +178,9 @@ def test_timing_ends_once_every_ratio_is_narrow_enough_or_its_budget_is_spent(
             assert (metrics["off_by"] <= cost.ratio_within) == is_known
         assert bool(open_ratios(folder)) == (not is_known)
     (text,) = open_ratios(folder)
-    assert re.fullmatch(r"Ratios of time .* within \d+% in the time given, not yet .* 5%.", text)
+    assert re.fullmatch(
+        r"Ratios of time .* within [\d.]+% in the time given, not yet .* 5.0%\.", text
+    )
 
 
 def test_further_benches_run_while_a_ratio_is_wide_and_there_is_time(
@@ -278,3 +282,25 @@ def test_what_lacked_memory_on_a_gpu_runs_once_more_alone(
     retries, ended = Retries(run), Mock(unfinished=list)
     assert retries.of_group(group, ended) == [Group(trials=group.trials, is_alone=True)]
     assert retries.of_group(group, ended) == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_on_a_gpu_all_settings_stand_in_one_process_and_their_ratios_are_narrow(
+    tmp_path: Path,
+) -> None:
+    settings = {"device": "cuda", "data": "bundled"}
+    cost = CostSpec(mode="both", ratio_within=0.02, budget_s=150.0)
+    asked = {"vary": {"batch_size": [1, 16, 64]}, "cost": cost, "learn": False}
+    folder = start_run(study_of("mnist-cnn", settings, **asked), tmp_path / "r")
+    groups = [group for group in groups_of(folder) if group.bench is not None]
+    with closing(executor_for("processes", Loader())) as executor:
+        executor.run(folder, groups, lambda: False)
+    evidence = gather(folder)
+    assert {trial.attempt for trial in evidence.trials if trial.watch == "steps"} == {1}
+    for mode in cost.modes:
+        measured = [one for one in evidence.measured if one.summary.mode == mode]
+        assert min(one.summary.num_processes for one in measured) >= 6
+        assert {one.waits_for for one in measured} <= {"host", "gpu"}
+        assert (noise_ratio(evidence, mode) or math.inf) < 1.01
+    assert not [one for one in findings(evidence) if one.kind == "unstable" and one.num_wide]
