@@ -340,9 +340,10 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
     does = does or any(one.accumulates for one in evidence.measured)
     notes = ("cost_table_note", "cost_table_accumulated") if does else ("cost_table_note",)
     note = words.sentences(*map(words, notes))
-    waiting: list[Field[Measurement]] = []
-    if any(one.waits_for for one in evidence.measured):
-        waiting.append(name(words("waits_for"), lambda m: words(f"waits_{m.waits_for or 'cpu'}")))
+    limits = {"host": words("waits_host"), "gpu": words("waits_gpu"), None: ""}
+    waiting = [name(words("waits_for"), lambda m: limits[m.waits_for])]
+    if not any(one.waits_for for one in evidence.measured):
+        waiting.clear()
     fields: list[Field[Measurement]] = [
         name(words("cell"), lambda m: measured_cell(m, words)),
         name(words("mode"), lambda m: words.mode(m.summary.mode)),

@@ -81,8 +81,10 @@ def _value_text(value: Any) -> str:
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, BeforeValidator(seconds_of)]
 Settings = Annotated[dict[str, str], FieldsOf(TrainSpec, "settings", CHANGED_MOST)]
-Cost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("processes",))]
-ProfileCost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("mode", "processes"))]
+Cost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("processes", "budget_s"))]
+ProfileCost = Annotated[
+    dict[str, str], FieldsOf(CostSpec, "measuring", ("mode", "processes", "budget_s"))
+]
 
 
 def option(

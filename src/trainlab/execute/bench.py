@@ -1,4 +1,5 @@
-"""A bench: one fresh process for every cell, all set up and warm, which take turns in short rounds.
+"""A bench: a fresh process for every cell, or one for all cells on a GPU, all set up and warm, which take
+turns in short rounds.
 
 As many stand ready together as memory allows. Where that is not all, the first stays and the others come
 in blocks, so that the ratio of any to the first is formed within rounds.

@@ -265,7 +265,7 @@ class _Processes:
             shared
         )
         with _ending() as processes:
-            self.events.write(Event(kind="starting", groups=ids))
+            self.events.write(Event(kind="starting", groups=tuple(one.ids for one in in_processes)))
             for group in in_processes:
                 processes.append(process := self._process(group, None))
                 process.tell("ready")

@@ -9,7 +9,6 @@ from functools import partial
 
 import psutil
 import torch
-from pydantic import ValidationError
 
 from trainlab.errors import RecordError
 from trainlab.machine.device import free_bytes
@@ -52,10 +51,11 @@ def measured_limits(device: torch.device) -> LimitsRecord:
     """This machine's limits from the cache, or measured now where there are none there that can be read;
     those of a busy machine are kept for KEPT_BUSY, for the other trials of a run."""
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
-    with suppress(RecordError, ValidationError):
+    with suppress(RecordError, ValueError):
         known = LimitsRecord.model_validate(read_json(path))
-        age = datetime.now(UTC) - datetime.fromisoformat(known.measured)
-        if "fp32" in known.flops_per_s and not (known.busy and age > KEPT_BUSY):
+        since = datetime.now(UTC) - KEPT_BUSY
+        is_old = known.busy and datetime.fromisoformat(known.measured) < since
+        if "fp32" in known.flops_per_s and not is_old:
             return known
     record = _measure(device)
     try:
