@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Any, cast, get_args
 
 import numpy as np
-from scipy import special
 
 from trainlab import __version__
 from trainlab.analysis import document
@@ -37,6 +36,7 @@ from trainlab.spec import script as changes_of
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.script import ChangeName, change_parts
 from trainlab.spec.study import BASE
+from trainlab.stats import special
 from trainlab.stats.cost_ratio import CostComparison, compare_costs, levels
 from trainlab.words import Words
 from trainlab.words.numbers import MIB

@@ -71,6 +71,14 @@ class TurnRecord(Record):
     """Cores the host of a virtual machine took away during the turn."""
 
 
+class EnergyRecord(Record):
+    """What the whole GPU took for steps in a row, by the counter of its driver."""
+
+    num_steps: PositiveInt
+    joules: PositiveFloat
+    wall_s: PositiveFloat
+
+
 class CostRecord(StepRecord):
     """cost.json: one fresh process's measurement of a step, raw."""
 
@@ -98,6 +106,8 @@ class CostRecord(StepRecord):
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
+    energy: EnergyRecord | None = None
+    """Of steps that ran alone after the turns; None where nothing counts it."""
     memory: list[tuple[int, int]] = []
     """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord

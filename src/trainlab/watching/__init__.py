@@ -19,5 +19,6 @@ From the command to the report, in the order in which a reader meets it:
     analysis/scripts        shares of the parts, sentences, tables, section; `report/contents` asks for it
 
 Beside the way: `followed_model` (layers, probes and TensorBoard of the model), `own_metrics` (what the
-script prints or writes), `script_cost` (steps timed in turns), `interventions` (what `diagnose` changes).
+script prints or writes), `imports` (libraries that are watched once they are there), `script_cost` (steps
+timed in turns), `interventions` (what `diagnose` changes).
 """
