@@ -46,6 +46,7 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
 from trainlab.watching.screen import between_lines
 from trainlab.words import Words
+from trainlab.words.numbers import figure, percent
 
 if TYPE_CHECKING:
     from trainlab.analysis.scripts import SoFar
@@ -229,7 +230,8 @@ class StudyProgress:
     def _look(self) -> None:
         progress, words = self._progress, self._words
         for event in progress.new_events():
-            for line in self._lines(event):
+            shown = self._ratio_so_far if event.kind == "ratio" else self._lines
+            for line in shown(event):
                 self._print(line)
         if progress.running or progress.num_starting:
             self._label, self._metrics = self._what_runs()
@@ -288,6 +290,15 @@ class StudyProgress:
                 name = self._name([progress.trials[event.trials[0]]])
                 label = self._epoch_label(self._count(number) + name, event)
                 yield self._epoch_line(label, event)
+
+    def _ratio_so_far(self, event: Event) -> Iterator[str]:
+        """Of fresh weights, where its interval is known; with trained ones it is much the same."""
+        first, other = (self._progress.trials[one] for one in event.trials)
+        ratio, off_by = (event.metrics[name] for name in ("ratio", "off_by"))
+        if ratio is not None and off_by is not None and first.weights_of is None:
+            told = {"ratio": figure(ratio), "off_by": percent(off_by)}
+            mode, cells = self._words.mode(first.mode or ""), (first.cell, other.cell)
+            yield self._words("ratio_so_far", first=cells[0], cell=cells[1], mode=mode, **told)
 
     def _ended_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""

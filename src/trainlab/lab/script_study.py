@@ -422,9 +422,7 @@ def _cost(watched: WatchedRecord, num_processes: int, turns_s: float) -> CostSpe
     return CostSpec(
         processes=1,
         max_processes=1,
-        extra_s=0.0,
-        budget_s=turns_s,
-        ratio_within=0.99,  # processes differ by more than their turns leave open
-        tight=0.02,
+        turns_s=turns_s,
+        ratio_within=0.08,
         warmup_steps=5,
     )

@@ -99,6 +99,8 @@ class CostRecord(StepRecord):
     """Bare steps, and marked ones, of a round in runs from before turns."""
     step_ms: Annotated[list[PositiveFloat], Field(min_length=1)]
     """Bare steps: the only source of a reported time."""
+    queued_ms: float | None = None
+    """How long the host took to hand all of them to a GPU; None on a CPU, of scripts, and in older runs."""
     last_ms: list[float] = []
     """Steps on the smaller last batch of an epoch; empty where there is none."""
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
