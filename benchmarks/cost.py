@@ -110,7 +110,7 @@ def main() -> None:
     for name, wait in (("spins", spin), ("sleeps", sleep)):
         taken_ms: list[float] = []
         setup = setup_of(tiny(wait, taken_ms), 4, "cpu")
-        found = statistics.median(measure(setup, CostSpec(budget_s=10)).step_ms)
+        found = statistics.median(measure(setup, CostSpec(turns_s=10)).step_ms)
         known = statistics.median(taken_ms)
         held.append(abs(found / known - 1) <= 0.02)
         told = "ok" if held[-1] else "NOT MET"
@@ -121,7 +121,7 @@ def main() -> None:
     for name, batch_size, most in cases:
         workload = find_workload(name)
         bound = min(most, 0.03) if given.device == "cpu" else 0.03
-        spec = CostSpec(budget_s=given.seconds, tight=1e-9)
+        spec = CostSpec(turns_s=given.seconds, ratio_within=1e-9)
         record = measure(setup_of(workload, batch_size, given.device), spec)
         told, good = verdict(round_ratios(record), -0.03, bound)
         held.append(good)

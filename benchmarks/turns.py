@@ -47,9 +47,9 @@ def ratios(folder: Path, device: str, sizes: tuple[int, int], blocks: int) -> li
     groups = [group for group in plan(study) if group.bench and not group.trials[0].again]
     processes = [WorkerProcess(group, replace(job, trials=group.ids)) for group in groups]
     try:
-        for process in processes:
-            process.warm_up()
-        watched, other = processes
+        watched, other = (process.seats()[0] for process in processes)
+        for seat in (watched, other):
+            seat.warm_up()
         found = []
         for block in range(blocks):
             between, alone = [], []

@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3)
     pairs = parser.parse_args().pairs
-    cost = CostSpec(processes=3, extra_s=0.0, budget_s=4.0)
+    cost = CostSpec(processes=3, max_processes=3, turns_s=4.0)
     workload = as_workload()
     ratios: dict[str, list[float]] = {name: [] for name in (*COMPARED, "together")}
     shares: dict[str, list[float]] = {name: [] for name in ratios}
@@ -56,8 +56,8 @@ def main() -> int:
                     allocator="system",
                     denormals="keep",
                     processes=3,
-                    extra_s=0.0,
-                    budget_s=4.0,
+                    max_processes=3,
+                    turns_s=4.0,
                 )
             )
             for name in ratios:

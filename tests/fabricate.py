@@ -123,10 +123,10 @@ class Fabricated:
         asked = {"command": "trainlab run", "study": study.model_dump(mode="json")}
         folder.write_study(StudyRecord(name=study.name, groups=rows, **made, **asked))
         for trial in trials_of(groups):
-            self._write_trial(folder.trial(trial.id), trial, environment)
+            self.write_trial(folder.trial(trial.id), trial, environment)
         return folder
 
-    def _write_trial(self, home: TrialFolder, trial: Trial, environment: str) -> None:
+    def write_trial(self, home: TrialFolder, trial: Trial, environment: str) -> None:
         state = self.state(trial)
         record = TrialRecord(**trial.model_dump(mode="json"))
         if state == "pending":

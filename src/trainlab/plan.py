@@ -86,9 +86,9 @@ def count_trials(num_cells: int, num_seeds: int, *, learn: bool, cost: CostSpec 
     num_learn = num_cells * num_seeds if learn else 0
     if cost is None:
         return num_learn
-    num_timed = cost.processes * (num_cells + (2 if num_cells > 1 else 0))
-    num_kinds = 2 if cost.weights == "both" else 1
-    return num_learn + len(cost.modes) * num_kinds * (num_timed + len(WATCHES) * num_cells)
+    num_measured = num_cells * (2 if cost.weights == "both" else 1)
+    num_timed = cost.processes * (num_measured + (2 if num_cells > 1 else 0))
+    return num_learn + len(cost.modes) * (num_timed + len(WATCHES) * num_measured)
 
 
 def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
@@ -152,11 +152,12 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
 def _cost_trials_of(
     study: Study, cell: Cell, mode: str, watches: Mapping[str, Watch], again: bool = False
 ) -> Iterator[Trial]:
-    """The cost trials of a cell: `watches`, by their part of the id, for each kind of weights."""
+    """The cost trials of a cell: `watches`, by their part of the id, for each kind of weights; `again` for
+    the first alone, since a setting differs from itself by as much with either."""
     assert study.cost is not None
     seed, cost = study.seeds[0], study.cost
     kinds = ("untrained", "trained") if cost.weights == "both" else (cost.weights,)
-    for weights, (name, watch) in product(kinds, watches.items()):
+    for weights, (name, watch) in product(kinds[:1] if again else kinds, watches.items()):
         parts = [
             f"cost-{mode}",
             *([_folder_name(cell.id)] if len(study.all_cells) > 1 else []),

@@ -92,8 +92,8 @@ def test_of_two_real_profiles_the_exit_code_and_what_is_printed_agree(
     trainlab: Verb, tiny_file: Path
 ) -> None:
     """Whatever it is: how fast the machine is does not matter."""
-    asked = "--device cpu --threads 1 --on inline --processes 3 --mode train --budget-s 0.1"
-    asked += " --active-steps 1 --trace-mb 0 --extra-s 0"
+    asked = "--device cpu --threads 1 --on inline --processes 3 --mode train --cost-budget 0.1s"
+    asked += " --active-steps 1 --trace-mb 0"
     for name in ("old", "new"):
         trainlab("profile", f"{tiny_file}:tiny", *asked.split(), "--out", name)
     found = package.gate("new", against="old", slower=0.05)

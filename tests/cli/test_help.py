@@ -13,7 +13,8 @@ from command import called
 from trainlab.cli import VERBS
 from trainlab.cli.help_pages import Texts, help_page
 from trainlab.report.wrapping import cells
-from trainlab.spec import CostSpec
+from trainlab.spec import CostSpec, TrainSpec
+from trainlab.spec.base import option_of
 from trainlab.spec.settings import OF_WORKLOADS
 
 SOURCE = Path(trainlab.__file__).parent
@@ -54,8 +55,8 @@ def test_help_is_one_page_of_groups_that_ends_with_how_to_see_the_rest(shown: Sh
 def test_help_all_has_every_setting_once(shown: Shown) -> None:
     for verb in ("run", "profile"):
         page = shown(f"{verb} --help-all")
-        for name in (*OF_WORKLOADS, *CostSpec.model_fields):
-            option = f"--{name.replace('_', '-')}"
+        options = [option_of(TrainSpec, name) for name in OF_WORKLOADS]
+        for option in (*options, *(option_of(CostSpec, name) for name in CostSpec.model_fields)):
             assert len(re.findall(rf"^  {option}\b(?!-)", page, re.MULTILINE)) == 1, option
         assert "--script" not in page
         assert "--change" not in page

@@ -45,7 +45,7 @@ def test_a_dry_run_for_programs_prints_one_json_value_whatever_a_file_prints(
 
 def test_profile_takes_several_levels_as_other_verbs_do(trainlab: Verb, tiny_file: Path) -> None:
     words = ["profile", f"{tiny_file}:tiny", "--batch-size", "5,20", "--on", "inline", "--out", "p"]
-    words += ["--device", "cpu", "--processes", "1", "--extra-s", "0", "--budget-s", "0.05"]
+    words += ["--device", "cpu", "--processes", "1", "--cost-budget", "0.05s"]
     done = trainlab(*words, "--trace-mb", "0", "--active-steps", "2", "--json")
     measured = json.loads(done.stdout)["measurements"]
     assert {one["settings"]["batch_size"] for one in measured} == {5, 20}

@@ -10,7 +10,7 @@ from typing import Any
 LEARN = ("--data", "bundled", "--train-samples", "80")
 SHORT = ("--epochs", "1")
 COST = (
-    *("--processes", "1", "--extra-s", "0", "--budget-s", "0.1", "--active-steps", "1"),
+    *("--processes", "1", "--cost-budget", "0.1s", "--active-steps", "1"),
     *("--cost-warmup-steps", "1"),
 )
 SEEDS = ("--seeds", "2")
@@ -44,6 +44,9 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         trainlab run mnist-cnn --data-parallel 4 --threads 2""",
     "it needs transformers: run by test_examples.py": """
         trainlab run examples/hugging_face.py:workload""",
+    "it needs Keras: tests/watch/test_keras.py runs scripts of it": """
+        trainlab watch examples/mnist_keras.py
+        trainlab watch examples/mnist_keras.py --vary env.KERAS_BACKEND=torch,jax,tensorflow --seeds 3 --profile""",  # noqa: E501
     "it needs a cluster: the plan is made": """
         trainlab run fashion-lab --on ray; trainlab run fashion-lab --on ray:auto
         trainlab run fashion-lab --on ray://head:10001

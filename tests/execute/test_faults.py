@@ -140,7 +140,7 @@ def test_what_the_system_kills_for_memory_is_told_so_and_not_tried_again(
 
 def test_what_hangs_fails_when_its_time_is_up(faulty: str, tmp_path: Path) -> None:
     settings = {"device": "cpu", "threads": 1, "model": {"fault": "hangs"}}
-    quick = CostSpec(processes=1, budget_s=0.1, warmup_steps=2, extra_s=0, trace_mb=0)
+    quick = CostSpec(processes=1, budget_s=0.1, warmup_steps=2, trace_mb=0)
     study = study_of(faulty, settings, cost=quick, tensorboard=False)
     folder = start_run(study, tmp_path / "r")
     watches = (None, "steps")

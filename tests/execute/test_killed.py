@@ -32,7 +32,7 @@ dropping = Workload(name="dropping", model=Dropping, data=data, loss=F.cross_ent
 ASKED = f"""
     own_work.py:dropping --engine graphed,lanes --epochs 4 --seeds 3 --batch-size 4 --jobs {JOBS}
     --device cpu --threads 1 --log-every-steps 5 --no-tensorboard
-    --profile --weights trained --mode train --processes 1 --extra-s 0 --budget-s 0.1
+    --profile --weights trained --mode train --processes 1 --cost-budget 0.1s
     --cost-warmup-steps 2 --active-steps 2 --trace-mb 0
 """.split()
 """Learn trials by themselves and in lanes, and cost trials that need the weights of some."""

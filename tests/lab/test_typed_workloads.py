@@ -40,7 +40,7 @@ own = {"device": "cpu", "epochs": 1}
 runs = [
     trainlab.run(work, **own),
     trainlab.run(work, jobs=2, seeds=2, **own),
-    trainlab.profile(work, device="cpu", processes=1, budget_s=0.1, extra_s=0),
+    trainlab.profile(work, device="cpu", processes=1, budget_s=0.1),
 ]
 print("STATES", *[trial.state for run in runs for trial in run.trials()])
 print("CODES", len({trial.resolved["code"] for run in runs for trial in run.trials()}))
@@ -120,7 +120,7 @@ def test_a_failed_trial_is_a_warning_and_stays_in_the_run(tiny: Workload, tmp_pa
 def test_a_profile_takes_settings_and_fields_of_the_measurement(
     tiny: Workload, tmp_path: Path
 ) -> None:
-    brief = {"processes": 1, "budget_s": 0.05, "extra_s": 0}
+    brief = {"processes": 1, "budget_s": 0.05}
     place = {"device": "cpu", "on": "inline", "out": tmp_path / "r"}
     run = product.profile(tiny, batch_size=8, mode="inference", **brief, **place)
     trial = run.trials()[0]

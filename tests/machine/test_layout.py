@@ -54,7 +54,7 @@ def test_random_numbers_are_those_without_it_and_no_memory_is_used() -> None:
 def test_each_timed_process_has_a_layout_of_its_own(tiny_file: Path, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     tiny_file.write_text(tiny_file.read_text() + BLOCKS.format(path=str(noted)))
-    asked: dict[str, Any] = {"processes": 2, "budget_s": 0.2, "warmup_steps": 1, "extra_s": 0.0}
+    asked: dict[str, Any] = {"processes": 2, "budget_s": 0.2, "warmup_steps": 1}
     trainlab.profile(f"{tiny_file}:tiny", out=tmp_path / "run", device="cpu", **asked)
     sums = [int(line.split()[1]) for line in noted.read_text().splitlines()]
     assert len({one for one in sums if one}) >= 2

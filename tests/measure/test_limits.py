@@ -1,4 +1,5 @@
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -83,14 +84,16 @@ def test_the_precision_of_products_is_as_before_whatever_happens() -> None:
     assert tf32_modes() == before
 
 
-def test_limits_of_a_busy_machine_are_not_kept(
+def test_limits_of_a_busy_machine_serve_the_other_trials_of_a_run_and_no_later_one(
     quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "BUSY_CORES", -1.0)
     first = measured_limits(CPU)
     assert [note.code for note in first.notes][-1:] == ["limits_busy"]
     assert first.busy
+    assert measured_limits(CPU).measured == first.measured
     monkeypatch.setattr(limits, "BUSY_CORES", 1e9)
+    monkeypatch.setattr(limits, "KEPT_BUSY", timedelta(0))
     second = measured_limits(CPU)
     assert not second.busy
     assert measured_limits(CPU).measured == second.measured != first.measured

@@ -48,7 +48,7 @@ def products(tiny: Workload, width: int, rows: int) -> Workload:
 
 
 def test_the_work_of_a_step_is_counted_by_hand(make_setup: MakeSetup, tiny: Workload) -> None:
-    spec = CostSpec(budget_s=0.3, warmup_steps=1, active_steps=2, mode="inference")
+    spec = CostSpec(turns_s=0.3, warmup_steps=1, active_steps=2, mode="inference")
     measurement = measured(make_setup(workload=products(tiny, 256, 128)), spec)
     found = step_roofline(measurement)
     assert found is not None
@@ -68,7 +68,7 @@ def test_known_work_on_a_gpu_is_never_reported_above_the_peak(
 ) -> None:
     workload = products(tiny, 8192, 8192)
     setup = make_setup(workload=workload, device="cuda", precision=precision)
-    spec = CostSpec(budget_s=1.5, mode=mode, active_steps=3)
+    spec = CostSpec(turns_s=1.5, mode=mode, active_steps=3)
     found = step_roofline(measured(setup, spec))
     assert found is not None
     print(f"\n{mode} {precision}: {found.compute_share:.1%} of {found.precision}")

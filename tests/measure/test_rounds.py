@@ -6,7 +6,7 @@ import random
 import pytest
 
 from trainlab.measure import interleaved as module
-from trainlab.measure.interleaved import PATIENCE, Rounds
+from trainlab.measure.interleaved import MIN_ROUNDS, Rounds
 from trainlab.spec import CostSpec
 
 TURN_S = 0.05
@@ -34,26 +34,35 @@ class Taker:
         return 10 * math.exp(self._draw.gauss(0, self._noise))
 
 
-def spent(noise: float, monkeypatch: pytest.MonkeyPatch) -> tuple[float, str]:
-    """The time for each of three takers over the budget, and why it ended."""
+def spent(
+    noise: float, monkeypatch: pytest.MonkeyPatch, most_s: float = math.inf
+) -> tuple[float, str]:
+    """The time for each of three takers, and why it ended."""
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     takers = [Taker(clock, noise, seed) for seed in range(3)]
-    spec = CostSpec(budget_s=1.0, tight=0.005, ratio_within=0.05)
-    stopped = Rounds(spec, "test").run(takers)
+    stopped = Rounds(CostSpec(turns_s=2.0, ratio_within=0.05), "test").run(takers, most_s=most_s)
     assert len({taker.num_turns for taker in takers}) == 1
     return clock.now_s / 3, stopped
 
 
-def test_quiet_turns_end_early_and_those_that_vary_much_go_on_but_not_for_ever(
+def test_rounds_end_once_every_ratio_is_narrow_or_the_time_of_a_process_is_spent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    fewest_s = MIN_ROUNDS * TURN_S
     for noise, least_s, most_s, ended in (
-        (0.001, 0.0, 0.8, {"tight"}),
-        (0.03, 0.7, 1.3, {"budget"}),
-        (0.12, 1.2, PATIENCE + 2 * TURN_S, {"tight", "budget"}),
-        (1.0, PATIENCE - 3 * TURN_S, PATIENCE + 3 * TURN_S, {"budget"}),
+        (0.001, fewest_s, fewest_s, "tight"),
+        (0.02, 1.5 * fewest_s, 2.0, "tight"),
+        (0.5, 2.0, 2.0 + 2 * TURN_S, "budget"),
     ):
         spent_s, why = spent(noise, monkeypatch)
-        assert least_s < spent_s <= most_s, noise
-        assert why in ended, noise
+        assert least_s - 1e-9 <= spent_s <= most_s + 1e-9, noise
+        assert why == ended, noise
+
+
+def test_where_time_is_up_a_few_rounds_are_run_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spent_s, why = spent(0.5, monkeypatch, most_s=-1.0)
+    assert spent_s == pytest.approx(MIN_ROUNDS * TURN_S)
+    assert why == "budget"

@@ -15,7 +15,7 @@ from trainlab.measure.timing import measure
 from trainlab.spec import CostSpec
 from trainlab.workloads.workload import Workload
 
-QUICK = CostSpec(budget_s=0.6, warmup_steps=4, tight=1e-9)
+QUICK = CostSpec(turns_s=0.6, warmup_steps=4, ratio_within=1e-9)
 
 
 def test_the_first_step_is_told_apart_phase_by_phase(
@@ -51,7 +51,7 @@ def test_only_full_batches_are_among_the_steps(make_setup: MakeSetup, tiny: Work
             sizes.append(len(targets))
             return F.cross_entropy(outputs, targets)
 
-        spec = CostSpec(mode=mode, budget_s=0.1, warmup_steps=30)
+        spec = CostSpec(mode=mode, turns_s=0.1, warmup_steps=30)
         workload = dataclasses.replace(tiny, loss=loss)
         record = measure(make_setup(workload=workload, batch_size=10), spec)
         assert record.steps_per_epoch == (11 if mode == "train" else 4)
@@ -63,7 +63,7 @@ def test_only_full_batches_are_among_the_steps(make_setup: MakeSetup, tiny: Work
 def test_inference_updates_nothing(make_setup: MakeSetup) -> None:
     setup = make_setup()
     before = [p.detach().clone() for p in setup.model.parameters()]
-    measure(setup, CostSpec(mode="inference", budget_s=0.1))
+    measure(setup, CostSpec(mode="inference", turns_s=0.1))
     assert all(torch.equal(a, b) for a, b in zip(before, setup.model.parameters(), strict=True))
     assert all(p.grad is None for p in setup.model.parameters())
 

@@ -236,7 +236,7 @@ def test_all_settings_run_alike_where_processes_are_varied(own: Path) -> None:
 def test_the_command_line_measures_what_processes_gain(own: Path, trainlab: Verb) -> None:
     out = own.parent / "run"
     asked = ["--data-parallel", "1,2", "--device", "cpu", "--out", str(out)]
-    briefly = ["--budget-s=0.1", "--extra-s=0", "--processes=1", "--cost-warmup-steps=2"]
+    briefly = ["--cost-budget=0.1s", "--processes=1", "--cost-warmup-steps=2"]
     trainlab("profile", f"{own}:plain", *asked, *briefly)
     table = (out / "results.csv").read_text()
     assert "speedup" in table

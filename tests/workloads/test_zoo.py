@@ -19,7 +19,7 @@ from trainlab.measure.limits import measured_limits
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.probe import probe_of
 
-BRIEFEST = {"processes": 1, "extra_s": 0, "budget_s": 0.1, "warmup_steps": 1, "active_steps": 1}
+BRIEFEST = {"processes": 1, "budget_s": 0.1, "warmup_steps": 1, "active_steps": 1}
 BRIEFEST |= {"trace_mb": 0, "weights": "untrained"}
 PAGE = Path(__file__).parents[2] / "docs/what-works.md"
 ROWS = {

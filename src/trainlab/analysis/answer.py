@@ -50,9 +50,12 @@ DEVICE = "device"
 NOTABLE_SHARE = 0.2
 """From this share of a step on, fetching samples is worth a sentence."""
 ENOUGH_TO_TEST = 3
+MOST_MINUTES = 60
+"""Of timing; longer ones nobody waits for."""
 MOST_SEEDS = 200
 """More than anybody trains: such a point is left open."""
 SEED_OPTIONS = ("seeds", "seed", "until-decided", "max-seeds")
+BUDGET_OPTIONS = ("cost-budget",)
 PROCESS_OPTIONS = ("processes", "max-processes")
 
 # When a reason is told.
@@ -636,6 +639,12 @@ class _Writer:
                 command = self.command(f"--processes {max(needed)}", PROCESS_OPTIONS)
                 minutes = self.minutes(cost=max(needed) / cost.processes)
             yield self.open(text, section_of(factor), command, minutes)
+        for one in self.by_kind.get("unstable", ()):
+            if one.num_wide and cost is not None and self.evidence.diagnosis is None:
+                command = self.command(f"--cost-budget {one.minutes}m", BUDGET_OPTIONS)
+                text, is_short = one.fill(words, "open_ratios"), one.minutes <= MOST_MINUTES
+                minutes = self.minutes(cost=60 * one.minutes / cost.budget_s)
+                yield self.open(text, "method", command if is_short else None, minutes)
 
     def open(
         self, text: str, section: str, command: str | None = None, minutes: float = 0.0

@@ -112,10 +112,12 @@ def _cost_text(one: Finding, words: Words) -> str:
     verdict = words.named("mark", (one.verdict or "").replace(" ", "_"))
     if one.verdict == "equivalent":
         verdict = one.fill(words, "cost_equivalent")
-    text = words("cost_verdict", cost=cost, verdict=verdict, noise=noise)
-    if one.verdict != "cannot tell" or one.processes_needed is None:
-        return text
-    return words.sentences(text, one.fill(words, "processes_would_do"))
+    texts = [words("cost_verdict", cost=cost, verdict=verdict, noise=noise)]
+    if one.verdict == "cannot tell" and one.processes_needed is not None:
+        texts.append(one.fill(words, "processes_would_do"))
+    if one.host_bound is not None:
+        texts.append(one.fill(words, "cost_waits"))
+    return words.sentences(*texts)
 
 
 def _change_of_time(one: Finding, words: Words) -> dict[str, object]:
@@ -178,7 +180,8 @@ COST = Kind(
     repeats_row=lambda one: one.verdict != "cannot tell",
 )
 """What a change of one factor does to the time per sample; `noise` is how many times as long a cell takes
-as itself, `margin` the share that would not matter."""
+as itself, `margin` the share that would not matter; `host_bound` the setting that waits for the host where
+the other waits for the GPU."""
 MEMORY = Kind(
     "memory",
     "factors",
@@ -233,11 +236,15 @@ def _compared(
     noise, memory = noise_ratio(evidence, mode), []
     for (pair, first, second), comparison in zip(measured, comparisons, strict=True):
         confounds = trial_confounds(first.trial, second.trial, pair.factors)
-        values: dict[str, float | None] = {"ratio": comparison.ratio.value, "noise": noise}
+        values: dict[str, float | str | None] = {"ratio": comparison.ratio.value, "noise": noise}
         for end, one in (("a", first), ("b", second)):
             values[f"sample_us_{end}"] = one.summary.sample_us.value
             values[f"step_ms_{end}"] = one.summary.step_ms.value
             values[f"epoch_s_{end}"] = one.summary.epoch_s.value if one.knows_epochs else None
+        values["host_bound"] = None
+        if {first.waits_for, second.waits_for} == {"host", "gpu"}:
+            bound = first if first.waits_for == "host" else second
+            values["host_bound"] = bound.trial.cell
         for field in ("p", "family", "margin", "detectable", "processes_needed"):
             values[field] = getattr(comparison, field)
         is_equivalent = comparison.verdict == "equivalent"
@@ -260,7 +267,8 @@ def _compared(
 
 def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[Finding]:
     """One finding for all times and ratios that are not known well."""
-    within = (evidence.study.cost or CostSpec()).ratio_within
+    spec = evidence.study.cost or CostSpec()
+    within = spec.ratio_within
     off = _instabilities(evidence)
     widths = [one.half_width for one in ratios if one.half_width is not None]
     wide = [width for width in widths if width > within]
@@ -279,6 +287,10 @@ def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[
             worst_ratio=max(widths, default=None),
             limit=STEP_LIMIT,
             ratio_limit=within,
+            # Errors fall with the root of the time; a quarter more, since they are estimates.
+            minutes=math.ceil(
+                1.25 * spec.budget_s / 60 * (max(widths, default=within) / within) ** 2
+            ),
             reason=worst and worst.reason,
             reason_value=worst and worst.value,
         )
@@ -330,10 +342,15 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
     does = does or any(one.accumulates for one in evidence.measured)
     notes = ("cost_table_note", "cost_table_accumulated") if does else ("cost_table_note",)
     note = words.sentences(*map(words, notes))
+    limits = {"host": words("waits_host"), "gpu": words("waits_gpu"), None: ""}
+    waiting: list[Field[Measurement]] = [name(words("waits_for"), lambda m: limits[m.waits_for])]
+    if not any(one.waits_for for one in evidence.measured):
+        waiting.clear()
     fields: list[Field[Measurement]] = [
         name(words("cell"), lambda m: measured_cell(m, words)),
         name(words("mode"), lambda m: words.mode(m.summary.mode)),
         name(words("device"), lambda m: m.device, is_extra=True),
+        *waiting,
         value(words("accumulated_ms" if does else "step_ms"), lambda m: m.summary.step_ms.value),
         value(words("sample_us"), lambda m: estimate(m.summary.sample_us)),
         value(words("epoch_s"), lambda m: m.summary.epoch_s.value if m.knows_epochs else None),

@@ -32,6 +32,10 @@ OTHERS_LIMIT_CORES = 0.2
 STOLEN_LIMIT_CORES = 0.1
 """Beyond these, drift within a process and what else ran are given as the reason."""
 
+HOST_SHARE = 0.85
+"""Of the time of a step, from which on the host is what limits it: a GPU's queue holds a thousand pieces of
+work, so that where the GPU is the limit the host is done long before it."""
+
 Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
 Noise = tuple[float, float]
 """The variance of the log of a time between processes, and its degrees of freedom."""
@@ -140,6 +144,17 @@ class Measurement:
     def peak_mib(self) -> float | None:
         """The most memory that a step takes; None where it was not measured."""
         return None if self.memory is None else self.memory.peak_bytes / MIB
+
+    @property
+    def waits_for(self) -> Literal["host", "gpu"] | None:
+        """What a step on a GPU waits for: the host, where that takes about as long to hand out the work as
+        the GPU to do it. None on a CPU, and where it was not recorded."""
+        shares = [
+            one.queued_ms / sum(one.step_ms) for one in self.costs if one.queued_ms is not None
+        ]
+        if not shares:
+            return None
+        return "host" if statistics.median(shares) >= HOST_SHARE else "gpu"
 
     @property
     def device(self) -> str:
@@ -282,10 +297,7 @@ def times_us(measurement: Measurement) -> list[float]:
 
 def energies_mj(measurement: Measurement) -> list[float]:
     """Per sample, of each process; NaN where nothing counted it."""
-    return [
-        1e3 * one.joules / one.num_steps / measurement.summary.batch_size if one else math.nan
-        for one in (cost.energy for cost in measurement.costs)
-    ]
+    return [cost.sample_mj or math.nan for cost in measurement.costs]
 
 
 def figures_of(

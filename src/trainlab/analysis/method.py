@@ -155,6 +155,9 @@ def _cost_texts(data: RunData, words: Words) -> Iterator[str]:
         warmups=_range((len(c.warmup_ms) for m in data.evidence.measured for c in m.costs), words),
         steps=_range((s.num_steps for s in summaries), words),
     )
+    tokens = [one.token for one in data.evidence.trials if one.watch == "steps" and one.token]
+    if len(set(tokens)) < len(tokens):
+        yield words("method_together")
     if turns := sum(summary.num_turns for summary in summaries):
         aside = sum(summary.num_set_aside for summary in summaries)
         yield words("method_turns", turns=f"{turns:,}", aside=f"{aside:,}")

@@ -5,7 +5,7 @@ terminal does not disturb them.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from os.path import relpath
 from pathlib import Path
@@ -46,6 +46,7 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
 from trainlab.watching.screen import between_lines
 from trainlab.words import Words
+from trainlab.words.numbers import figure, percent
 
 if TYPE_CHECKING:
     from trainlab.analysis.scripts import SoFar
@@ -74,6 +75,9 @@ class ConsoleWatcher(Watcher):
 
     def say(self, key: str, **values: object) -> None:
         say(self._console, self._words(key, **values))
+
+    def tell(self, sentence: Callable[[Words], str]) -> None:
+        say(self._console, sentence(self._words))
 
     def status(self, activity: Activity) -> AbstractContextManager[object]:
         return showing_status(self._console, activity, self._words)
@@ -226,7 +230,8 @@ class StudyProgress:
     def _look(self) -> None:
         progress, words = self._progress, self._words
         for event in progress.new_events():
-            for line in self._lines(event):
+            shown = self._ratio_so_far if event.kind == "ratio" else self._lines
+            for line in shown(event):
                 self._print(line)
         if progress.running or progress.num_starting:
             self._label, self._metrics = self._what_runs()
@@ -285,6 +290,15 @@ class StudyProgress:
                 name = self._name([progress.trials[event.trials[0]]])
                 label = self._epoch_label(self._count(number) + name, event)
                 yield self._epoch_line(label, event)
+
+    def _ratio_so_far(self, event: Event) -> Iterator[str]:
+        """Of fresh weights, where its interval is known; with trained ones it is much the same."""
+        first, other = (self._progress.trials[one] for one in event.trials)
+        ratio, off_by = (event.metrics[name] for name in ("ratio", "off_by"))
+        if ratio is not None and off_by is not None and first.weights_of is None:
+            told = {"ratio": figure(ratio), "off_by": percent(off_by)}
+            mode, cells = self._words.mode(first.mode or ""), (first.cell, other.cell)
+            yield self._words("ratio_so_far", first=cells[0], cell=cells[1], mode=mode, **told)
 
     def _ended_label(self, trial_id: str) -> str:
         """A trial that has ended, with how many have by now, whatever else runs."""

@@ -3,7 +3,6 @@ the words of the command line have been checked against its fields, as a study f
 Settings or Cost stands for an option per field of that spec; what a value must be is its type's to say."""
 
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +15,7 @@ from pydantic.fields import FieldInfo
 from trainlab.cli.help_pages import GROUPS, Option
 from trainlab.language import VARIABLE, environment_language
 from trainlab.spec import CostSpec, Spec, TrainSpec
-from trainlab.spec.base import checked, choices_of, option_of, setting_of
+from trainlab.spec.base import checked, choices_of, option_of, seconds_of, setting_of
 from trainlab.spec.settings import OF_WORKLOADS
 from trainlab.words import LANGUAGES, Words, check_language
 from trainlab.workloads.reference import BUILTIN
@@ -79,22 +78,13 @@ def _value_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _seconds(text: object) -> float:
-    """`90s`, `10m`, `10min` or `1.5h` in seconds."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?", str(text).strip())
-    if not match or not float(match[1]):
-        raise ValueError(f"got {text!r}, must be a time, as in 90s, 10m or 2h")
-    if not match[2]:
-        units = f"{match[1]}s, {match[1]}m or {match[1]}h"
-        raise ValueError(f"got {text!r}, which has no unit; write {units}")
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2][0]]
-
-
 Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, BeforeValidator(seconds_of)]
 Settings = Annotated[dict[str, str], FieldsOf(TrainSpec, "settings", CHANGED_MOST)]
-Cost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("processes",))]
-ProfileCost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("mode", "processes"))]
+Cost = Annotated[dict[str, str], FieldsOf(CostSpec, "measuring", ("processes", "budget_s"))]
+ProfileCost = Annotated[
+    dict[str, str], FieldsOf(CostSpec, "measuring", ("mode", "processes", "budget_s"))
+]
 
 
 def option(

@@ -65,9 +65,8 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
         check = more = ""
         if len(cells) > 1:
             check = words("plan_check")
-            if cost.max_processes > cost.processes and cost.extra_s:
-                seconds, share = f"{cost.extra_s:.0f}", f"{100 * cost.ratio_within:.0f}%"
-                more = words("plan_extra", seconds=seconds, share=share)
+            seconds, share = f"{cost.budget_s:.0f}", f"{100 * cost.ratio_within:g}%"
+            more = words("plan_timing", seconds=seconds, share=share)
         parts.append(words("plan_cost", **numbers, check=check, more=more))
     line = words("list_semicolon").join(parts) + words("full_stop").strip()
     yield words.sentences(line, words("plan_each_device")) if each_device else line

@@ -5,7 +5,7 @@ there, and whoever watches the run reads the events there. Those on clusters sta
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -38,13 +38,15 @@ from trainlab.plan import Group, Trial
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event, JobsRecord
 from trainlab.spec import Study
-from trainlab.spec.facts import AS_OBJECT
+from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.train.callbacks import Instrument
 from trainlab.train.engines import engines_for
 from trainlab.train.loader import Loader
 
 LAST_ROUNDS = 3
 """So many rounds of jobs before the end, the longest are started first."""
+REPEATED_TOGETHER = 2
+"""So many times as many benches where a single process holds all settings: one is cheap, and one sample."""
 MOST_PACKED = 256
 """Trials of one program; more gain nothing."""
 FREE = frozenset(
@@ -100,6 +102,9 @@ class LocalExecutor:
     asked_jobs: AskedJobs = 1
     trial_timeout_s: float | None = None
     on: str = "local"
+    shares_bench: Callable[[Group], bool] | None = None
+    """Which settings of a bench are timed in one process; None: those on a GPU. There their steps hardly
+    depend on what else the process holds; on a CPU they would by 4 to 7%, by their memory alone."""
     folder: Path = field(default_factory=Path.cwd)
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
@@ -129,12 +134,16 @@ class LocalExecutor:
                 code=self.load.known_code(study.workload),
                 sent=self.load.sent,
             )
-            there = _Processes(events, job, Retries(run), self.trial_timeout_s)
+            shares = self.shares_bench or _is_on_gpu
+            there = _Processes(events, job, Retries(run), self.trial_timeout_s, shares)
             for kind, some in groupby(packed(groups) if self.on == "local" else groups, kind_of):
                 members = list(some)
                 if kind == "timed":
                     place = here if self.on == "inline" else there
-                    run_benches(run, study, members, place.run_bench, is_over)
+                    repeats = (
+                        REPEATED_TOGETHER if place is there and all(map(shares, members)) else 1
+                    )
+                    run_benches(run, study, members, place.run_bench, is_over, events, repeats)
                 elif self.on == "inline" or (kind == "shared" and learns_here):
                     here.run_in_turn(members, is_over)
                 else:
@@ -183,12 +192,12 @@ class _Here:
             run_group(self.run, group.ids, self.environment, self.load, self.instruments)
             self.events.write(Event(kind="group_ends", trials=group.ids))
 
-    def run_bench(self, groups: Sequence[Group]) -> None:
+    def run_bench(self, groups: Sequence[Group], until_s: float) -> None:
         ids = [one for group in groups for one in group.ids]
         seats = [timed_trial(self.run, one, self.environment, self.load) for one in ids]
         try:
             with torch_restored():
-                take_turns(seats, groups, self.events)
+                take_turns(seats, groups, self.events, until_s)
         finally:
             for seat in seats:
                 seat.abandon()
@@ -204,6 +213,10 @@ class _Processes:
     """What is the same for all of them."""
     retries: Retries
     trial_timeout_s: float | None
+    shares: Callable[[Group], bool]
+    """Whether the trial of a group is timed in one process with others that are."""
+    have_failed: set[str] = field(default_factory=set)
+    """Benches that could not be timed in one process, for want of memory, say."""
     times_s: dict[str, float] = field(default_factory=dict)
     """Of a trial, by cell, in the last group that ended."""
 
@@ -239,20 +252,38 @@ class _Processes:
                     for trial in group.trials:
                         self.times_s[trial.cell] = process.busy_s / len(group.trials)
 
-    def run_bench(self, groups: Sequence[Group]) -> None:
-        """Starts the processes of a bench together and lets them take turns."""
-        ids = tuple(group.ids for group in groups)
+    def run_bench(self, groups: Sequence[Group], until_s: float) -> None:
+        """Starts the processes of a bench together and lets them take turns; those that may in one, unless
+        one of them has failed there before."""
+        ids, shared = tuple(group.ids for group in groups), list(filter(self.shares, groups))
+        if len(shared) < 2 or self.have_failed:
+            shared = []
+        together = Group(
+            trials=tuple(trial for group in shared for trial in group.trials), is_alone=True
+        )
+        in_processes = [group for group in groups if group not in shared] + [together] * bool(
+            shared
+        )
         with _ending() as processes:
-            self.events.write(Event(kind="starting", groups=ids))
-            for group in groups:
+            self.events.write(Event(kind="starting", groups=tuple(one.ids for one in in_processes)))
+            for group in in_processes:
                 processes.append(process := self._process(group, None))
                 process.tell("ready")
             for process in processes:
                 process.answer()
             self.events.write(Event(kind="ready", groups=ids))
-            take_turns(processes, groups, self.events)
-        if self.retries.is_for_bench(groups, processes):
-            self.run_bench(groups)
+            seats = {
+                trial_id: (process, seat)
+                for group, process in zip(in_processes, processes, strict=True)
+                for trial_id, seat in zip(group.ids, process.seats(), strict=True)
+            }
+            ordered = [seats[trial_id] for one in ids for trial_id in one]
+            take_turns([seat for _, seat in ordered], groups, self.events, until_s)
+        if self.retries.has_failed(together.ids):
+            self.have_failed.update(together.ids)
+        elif not self.retries.is_for_bench(groups, [process for process, _ in ordered]):
+            return
+        self.run_bench(groups, until_s)
 
     def _process(self, group: Group, threads: int | None) -> WorkerProcess:
         # Of trials that run together each counts its share of the time.
@@ -265,6 +296,12 @@ class _Processes:
             limit_s=None if each_s is None else each_s * len(group.trials),
         )
         return WorkerProcess(group, job)
+
+
+def _is_on_gpu(group: Group) -> bool:
+    """Whether the trial of a timed group is one process's own work on a GPU."""
+    settings, workload = group.settings, group.trials[0].workload
+    return settings.processes == 1 and not is_script(workload) and not is_cpu(settings.device)
 
 
 def _next(waiting: Iterable[Group], running: Collection[Group], jobs: Jobs) -> Group | None:

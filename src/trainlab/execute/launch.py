@@ -131,8 +131,8 @@ class WorkerProcess:
         self.busy_s = 0.0
         """How long it has worked, up to the last answer."""
         self._told_s = time.monotonic()
-        self.has_ended = self.has_died = False
-        """The second: whether it has left trials behind, which are recorded as failed."""
+        self.has_died = False
+        """Whether it has left trials behind, which are recorded as failed."""
         self._num_killed_before = num_killed_for_memory()
         self._log = self._run.log_file(group.ids[0])
         self._log.parent.mkdir(exist_ok=True)
@@ -185,31 +185,20 @@ class WorkerProcess:
         self.end_within(DONE_S)
         return None
 
-    # What a timed trial does, done there (see `Seat`); None where it failed or the process died.
+    def seats(self) -> "list[WorkerSeat]":
+        """Its trials, which are timed in turns."""
+        self._num_seated = len(self._folders)
+        return [WorkerSeat(self, place) for place in range(self._num_seated)]
 
-    def warm_up(self) -> "Footprint | None":
-        found: Footprint | None = self._ask("warm_up")
-        return found
-
-    def turn(self, number: int) -> float | None:
-        median_ms: float | None = self._ask("turn", number)
-        return median_ms
-
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        self._ask("finish", bench, stopped)
-
-    def _ask(self, *command: object) -> Any:
-        if self.has_ended:
-            return None
-        self.tell(*command)
-        if (answer := self.answer()) is None:
+    def rise(self) -> None:
+        """One of its seats has ended; a process that has died ends all of them."""
+        self._num_seated -= 1
+        if not self._num_seated or self.exit_code is not None:
             self.dismiss()
             self.record_exit()
-        return answer
 
     def dismiss(self) -> None:
         """Waits for the end of a process that has nothing more to do, not for ever."""
-        self.has_ended = True
         self.tell()
         self.end_within(DONE_S)
 
@@ -293,6 +282,38 @@ class WorkerProcess:
         else:
             told = f"its process ended with code {code}"
         return Failure(kind=kind, message=told, traceback=tail_of(self._log, self._log_begin))
+
+
+class WorkerSeat:
+    """A timed trial of a process, where what it is told is done (see `Seat`); the answer is None where it
+    failed or the process died."""
+
+    def __init__(self, process: WorkerProcess, place: int) -> None:
+        self._process, self._place = process, place
+        self.has_ended = False
+
+    def begin(self) -> None:
+        self._ask("begin")
+
+    def warm_up(self) -> "Footprint | None":
+        found: Footprint | None = self._ask("warm_up")
+        return found
+
+    def turn(self, number: int) -> float | None:
+        median_ms: float | None = self._ask("turn", number)
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
+        self._ask("finish", bench, stopped)
+
+    def _ask(self, *command: object) -> Any:
+        if self.has_ended:
+            return None
+        self._process.tell("timed", self._place, *command)
+        if (answer := self._process.answer()) is None:
+            self.has_ended = True
+            self._process.rise()
+        return answer
 
 
 def _time_text(seconds: float) -> str:

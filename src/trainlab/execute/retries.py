@@ -44,6 +44,10 @@ class Retries:
         again = trials or filter(self._may_do_better, group.trials)
         return [Group(trials=(trial,), is_alone=True) for trial in again]
 
+    def has_failed(self, trial_ids: Sequence[str]) -> bool:
+        """Whether one of them has."""
+        return any(self._run.trial(one).read().state == "failed" for one in trial_ids)
+
     def is_for_bench(self, groups: Sequence[Group], processes: Sequence[WorkerProcess]) -> bool:
         """Whether a bench whose processes have ended is to be run again."""
         ended = list(zip((group.trials[0] for group in groups), processes, strict=True))

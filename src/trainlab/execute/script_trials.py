@@ -58,19 +58,21 @@ class ScriptExecutor:
         assert script is not None
         with closing(EventWriter(run)) as events:
 
-            def run_bench(groups: Sequence[Group]) -> None:
+            def run_bench(groups: Sequence[Group], until_s: float) -> None:
                 ids = [one for group in groups for one in group.ids]
                 timer = partial(script_timer, script, begun=partial(self._begun, run))
-                seats = [TimedTrial(Attempt(run.trial(one), None), timer) for one in ids]
+                seats = [
+                    TimedTrial(Attempt(run.trial(one), None), timer, is_script=True) for one in ids
+                ]
                 try:
-                    take_turns(seats, groups, events)
+                    take_turns(seats, groups, events, until_s)
                 finally:
                     for seat in seats:
                         seat.abandon()
 
             for is_timed, some in groupby(groups, lambda group: group.bench is not None):
                 if is_timed:
-                    run_benches(run, study, list(some), run_bench, is_over)
+                    run_benches(run, study, list(some), run_bench, is_over, events)
                     continue
                 for group in some:
                     if is_over():
@@ -223,6 +225,8 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
         found.append(note("script_no_updates"))
     elif watched.framework:
         return [note("script_keras", framework=watched.framework)]
+    elif not watched.models and "backward" not in watched.parts_s:
+        return [note("script_steps_logged")]
     elif not watched.optimizers:
         found.append(note("script_updates_by_hand"))
     if watched.num_steps and "forward" not in watched.parts_s:

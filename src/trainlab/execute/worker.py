@@ -72,13 +72,11 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
         torch.set_num_threads(job.threads)
     threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
     run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
-    seat = timed_trial(run, job.trials[0], job.environment, load, job.token)
+    timed = _TimedTrials(run, job, load)
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
-        "warm_up": seat.warm_up,
-        "turn": seat.turn,
-        "finish": seat.finish,
+        "timed": timed.told,
     }
     left_s = job.limit_s
     try:
@@ -99,7 +97,7 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     except (EOFError, ConnectionError):
         pass
     finally:
-        seat.abandon()
+        timed.abandon()
 
 
 def _end_with_driver(main: int) -> None:
@@ -309,14 +307,37 @@ def timed_trial(
     def timer(attempt: Attempt, opened: ExitStack) -> StepTimer:
         assert attempt.trial.cost is not None
         opened.callback(dismiss_crew)
+        process_state.switch(switched)  # others may be timed in the same process
         # Where memory comes from is settled first: it is that which is to lie elsewhere.
         process_state.prepare_process(attempt.trial.settings)
         opened.enter_context(process_state.random_layout())
         return StepTimer(_set_up_cost(run, attempt, load), attempt.trial.cost)
 
+    switched = process_state.switched()
     script = run.study().to_study(str(run.study_file)).script
     attempt = Attempt(run.trial(trial_id), environment, token)
-    return TimedTrial(attempt, timer if script is None else partial(script_timer, script))
+    if script is None:
+        return TimedTrial(attempt, timer)
+    return TimedTrial(attempt, partial(script_timer, script), is_script=True)
+
+
+class _TimedTrials:
+    """Those of one process, made with the first command."""
+
+    def __init__(self, run: RunFolder, job: Job, load: Loader) -> None:
+        self._run, self._job, self._load = run, job, load
+        self._trials: list[TimedTrial] = []
+
+    def told(self, place: int, command: str, *values: Any) -> Any:
+        """A command to one of them."""
+        if not self._trials:
+            about = self._job.environment, self._load, self._job.token
+            self._trials = [timed_trial(self._run, one, *about) for one in self._job.trials]
+        return getattr(self._trials[place], command)(*values)
+
+    def abandon(self) -> None:
+        for trial in self._trials:
+            trial.abandon()
 
 
 # What a trial trains with, and who watches it.

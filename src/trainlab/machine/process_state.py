@@ -5,7 +5,7 @@ import ctypes
 import os
 import platform
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -81,16 +81,26 @@ def process_restored() -> Iterator[None]:
             torch.cuda.set_device(device)
 
 
+def switched() -> list[Any]:
+    """How torch is switched now, for `switch`."""
+    return [read() for read, _ in SWITCHES]
+
+
+def switch(values: Sequence[Any]) -> None:
+    """Switches torch as it was; nothing else is touched."""
+    for (read, set_to), value in zip(SWITCHES, values, strict=True):
+        if read() != value:
+            set_to(value)
+
+
 @contextmanager
 def torch_restored() -> Iterator[Callable[[], None]]:
     """After this block torch is switched as it was before, and whenever what is given is called."""
-    values, threads = [read() for read, _ in SWITCHES], torch.get_num_threads()
+    values, threads = switched(), torch.get_num_threads()
 
     def restore() -> None:
         torch.set_num_threads(threads)
-        for (read, switch), value in zip(SWITCHES, values, strict=True):
-            if read() != value:  # nothing else is touched
-                switch(value)
+        switch(values)
 
     try:
         yield restore

@@ -15,12 +15,11 @@ from trainlab.machine.load import load_record
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 
-MIN_ROUNDS = 5
-"""Without so many no median over rounds is worth having."""
-MIN_TIGHT_ROUNDS = 10
-"""With fewer no interval is called tight."""
-PATIENCE = 4
-"""Rounds go on for up to so many times the budget while a ratio is not known as well as asked."""
+MIN_ROUNDS = 6
+"""A median of fewer has no 95% interval."""
+TIGHT_SHARE = 0.25
+"""Of the half-width that is asked for over processes: a ratio known as well as that within one process
+hardly gains by further rounds, since processes differ by more."""
 
 
 class TurnTaker(Protocol):
@@ -34,19 +33,22 @@ class Rounds:
     """The rounds of one bench; each in an order of its own, so that no one always runs after the same."""
 
     def __init__(self, spec: CostSpec, name: str = "") -> None:
-        self._tight, self._within, self._budget_s = spec.tight, spec.ratio_within, spec.budget_s
+        self._within, self._turns_s = TIGHT_SHARE * spec.ratio_within, spec.turns_s
         self._order = random.Random(name)  # noqa: S311  an order, not a secret
         self._number = 0
 
     def run(
-        self, takers: Sequence[TurnTaker], report: Callable[[float], None] = lambda share: None
+        self,
+        takers: Sequence[TurnTaker],
+        report: Callable[[float], None] = lambda share: None,
+        most_s: float = math.inf,
     ) -> Literal["tight", "budget"]:
-        """Rounds until the ratio of every taker to the first is tight, or `budget_s` for each is spent, up
-        to PATIENCE times as much where one is not known to `ratio_within` by then. A taker that cannot go
-        on is left out; the next one stands for the first. `report` gets the share of the time spent."""
+        """Rounds until the ratio of every taker to the first is tight, or `turns_s` for each is spent, or
+        `most_s` for all; MIN_ROUNDS at least. A taker that cannot go on is left out; the next one stands
+        for the first. `report` gets the share of the time spent."""
         logs: dict[TurnTaker, dict[int, float]] = {taker: {} for taker in takers}
-        start_s, budget_s = time.monotonic(), self._budget_s * len(takers)
-        done, share = 0, 0.0
+        start_s, budget_s = time.monotonic(), min(self._turns_s * len(takers), most_s)
+        done = 0
         while logs and (done < MIN_ROUNDS or time.monotonic() - start_s < budget_s):
             self._number += 1
             done += 1
@@ -57,11 +59,8 @@ class Rounds:
                 else:
                     logs[taker][self._number] = math.log(median_ms)
             spent_s = time.monotonic() - start_s
-            if spent_s >= budget_s and not _are_known(logs, self._within):
-                budget_s = min(PATIENCE * self._budget_s * len(takers), 1.25 * spent_s)
-            share = max(share, min(1.0, spent_s / budget_s))
-            report(share)
-            if done >= MIN_TIGHT_ROUNDS and _are_known(logs, self._tight):
+            report(min(done / MIN_ROUNDS, spent_s / budget_s, 1.0) if budget_s > 0 else 1.0)
+            if done >= MIN_ROUNDS and _are_known(logs, self._within):
                 return "tight"
         return "budget"
 

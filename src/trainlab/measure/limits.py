@@ -4,12 +4,11 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import psutil
 import torch
-from pydantic import ValidationError
 
 from trainlab.errors import RecordError
 from trainlab.machine.device import free_bytes
@@ -34,6 +33,9 @@ GPU_COPY_BYTES = 2**30
 BUSY_CORES = 0.2
 """Other processes using more than this may have slowed a measurement down."""
 
+KEPT_BUSY = timedelta(minutes=10)
+"""What was measured meanwhile serves the other trials of a run, not those of the next day."""
+
 MIN_CALLS = 2
 MAX_CALLS = 50
 TOGETHER_S = 0.005
@@ -47,19 +49,20 @@ Work = Callable[[], object]
 
 def measured_limits(device: torch.device) -> LimitsRecord:
     """This machine's limits from the cache, or measured now where there are none there that can be read;
-    not kept where the machine was busy."""
+    those of a busy machine are kept for KEPT_BUSY, for the other trials of a run."""
     path = cache_folder() / "limits" / f"{cache_key(device)}.json"
-    with suppress(RecordError, ValidationError):
+    with suppress(RecordError, ValueError):
         known = LimitsRecord.model_validate(read_json(path))
-        if "fp32" in known.flops_per_s:
+        since = datetime.now(UTC) - KEPT_BUSY
+        is_old = known.busy and datetime.fromisoformat(known.measured) < since
+        if "fp32" in known.flops_per_s and not is_old:
             return known
     record = _measure(device)
-    if not record.busy:
-        try:
-            make_folder(path.parent)
-            write_json(path, record.model_dump(mode="json"))
-        except RecordError as error:
-            record.notes.append(note("limits_not_kept", error=str(error)))
+    try:
+        make_folder(path.parent)
+        write_json(path, record.model_dump(mode="json"))
+    except RecordError as error:
+        record.notes.append(note("limits_not_kept", error=str(error)))
     return record
 
 

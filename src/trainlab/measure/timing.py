@@ -22,7 +22,7 @@ import torch
 from trainlab.machine.device import footprint, synchronize
 from trainlab.machine.host import Footprint
 from trainlab.machine.load import cpu_times
-from trainlab.machine.process_state import prepare_process
+from trainlab.machine.process_state import prepare_process, switch, switched
 from trainlab.measure.energy import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
@@ -122,6 +122,7 @@ class StepTimer:
         self._first: list[ColdStep] = []
         self._turns: list[TurnRecord] = []
         self._step_ms: list[float] = []
+        self._queued_ms = 0.0
         self._phase_steps: list[dict[str, float]] = []
 
     def warm_up(self) -> Footprint:
@@ -136,11 +137,12 @@ class StepTimer:
                 not is_warm(self._warmup_ms[num_first:]) and time.monotonic() < deadline
             ):
                 self._warmup_ms.append(timed_ms(self._setup.device, self._steps.next_bare))
+        self._switched = switched()
         return footprint(self._setup.device)
 
     def turn(self, number: int) -> float:
         """One turn, in the round of that number; returns the median of its bare steps."""
-        prepare_process(self._setup.settings)
+        self._resume()
         before = cpu_times()
         num_bare, num_lead = turn_steps(warm_ms(self._warmup_ms))
         # Every other turn has marked steps, and these come first every other time.
@@ -148,14 +150,15 @@ class StepTimer:
         is_marked = place % 2 == 0 and self._steps.shows_phases
         num_marked = math.ceil(MARKED_SHARE * num_bare) if is_marked else 0
         with running_steps(self._setup, self._spec.mode):
-            lead_ms = self._run_bare(num_lead)
+            lead_ms, _ = self._run_bare(num_lead)
             if place == 0:
                 self._run_marked(num_marked)
-            bare_ms = self._run_bare(num_bare)
+            bare_ms, queued_ms = self._run_bare(num_bare)
             if place == 2:
                 self._run_marked(num_marked)
         others, stolen = cpu_times().cores_since(before)
         self._step_ms += bare_ms
+        self._queued_ms += queued_ms
         self._turns.append(
             TurnRecord(
                 round=number,
@@ -172,7 +175,7 @@ class StepTimer:
         """The record of all turns, after a last look at the energy of steps, at settled ones and at the
         smaller last batch."""
         steps, turns = self._steps, self._turns
-        prepare_process(self._setup.settings)
+        self._resume()
         with running_steps(self._setup, self._spec.mode):
             energy = self._energy()
             settled = [self._observe() for _ in self._first]
@@ -192,6 +195,7 @@ class StepTimer:
             bench=bench,
             turns=turns,
             step_ms=self._step_ms,
+            queued_ms=self._queued_ms if self._setup.device.type == "cuda" else None,
             phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
             stopped=stopped,
@@ -210,15 +214,23 @@ class StepTimer:
             self._steps.next_bare()
         return window.record()
 
+    def _resume(self) -> None:
+        """The process as it was at the last turn: others may be timed in it meanwhile."""
+        prepare_process(self._setup.settings)
+        switch(self._switched)
+
     def _observe(self) -> ColdStep:
         return self._cold.observe(lambda: self._observed(next(self._steps.endless)))
 
-    def _run_bare(self, count: int) -> list[float]:
+    def _run_bare(self, count: int) -> tuple[list[float], float]:
+        """Milliseconds of each, and how long this thread was busy with all."""
         self._watch.mark("start")
+        begun_ns = time.perf_counter_ns()
         for _ in range(count):
             self._steps.next_bare()
             self._watch.mark("step")
-        return [ms for _, ms in self._watch.laps_ms()]
+        queued_ms = (time.perf_counter_ns() - begun_ns) / 1e6
+        return [ms for _, ms in self._watch.laps_ms()], queued_ms
 
     def _run_marked(self, count: int) -> None:
         self._watch.mark("start")

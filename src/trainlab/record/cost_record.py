@@ -99,6 +99,8 @@ class CostRecord(StepRecord):
     """Bare steps, and marked ones, of a round in runs from before turns."""
     step_ms: Annotated[list[PositiveFloat], Field(min_length=1)]
     """Bare steps: the only source of a reported time."""
+    queued_ms: float | None = None
+    """How long the host took to hand all of them to a GPU; None on a CPU, of scripts, and in older runs."""
     last_ms: list[float] = []
     """Steps on the smaller last batch of an epoch; empty where there is none."""
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
@@ -109,6 +111,12 @@ class CostRecord(StepRecord):
     memory: list[tuple[int, int]] = []
     """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord
+
+    @property
+    def sample_mj(self) -> float | None:
+        """Energy per sample; None where nothing counted it."""
+        one = self.energy
+        return None if one is None else 1e3 * one.joules / one.num_steps / self.batch_size
 
     def bare_turns_ms(self) -> list[list[float]]:
         """The bare steps of each turn; all as one where there were no turns."""

@@ -105,14 +105,15 @@ class Environment(FileRecord):
 UNKNOWN = Environment()
 """For a run in which no trial has been started."""
 
-Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch"]
+Kind = Literal["starting", "ready", "group_begins", "group_ends", "progress", "epoch", "ratio"]
 
 
 class Event(Record):
     """One thing that happened. Fields that do not apply to its kind are left out of its line."""
 
     kind: Kind
-    """`starting` and `ready`: processes for `groups` are started, and are past their imports."""
+    """`starting` and `ready`: processes for `groups` are started, and are past their imports; `ratio`: the
+    time per sample of the second trial's setting over that of the first's, by now."""
     at: str = ""
     """When, in UTC, by the clock of the host that writes it."""
     groups: tuple[tuple[str, ...], ...] = ()

@@ -169,6 +169,18 @@ def other_names(kind: type[BaseModel]) -> dict[str, str]:
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 """A name that a run folder can have on every system."""
 
+
+def seconds_of(text: object) -> float:
+    """`90s`, `10m`, `10min` or `1.5h` in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)?", str(text).strip())
+    if not match or not float(match[1]):
+        raise ValueError(f"got {text!r}, must be a time, as in 90s, 10m or 2h")
+    if not match[2]:
+        units = f"{match[1]}s, {match[1]}m or {match[1]}h"
+        raise ValueError(f"got {text!r}, which has no unit; write {units}")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2][0]]
+
+
 S = TypeVar("S", bound=BaseModel)
 
 SCALARS = ("bool", "int", "float", "str")

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from trainlab.spec.base import RunName, Setting, Spec
+from trainlab.spec.base import RunName, Setting, Spec, seconds_of
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.spec.settings import Scalar, TrainSpec, pairs_of
@@ -91,11 +91,16 @@ class CostSpec(Spec):
     """Fresh processes of each setting at least; one is one sample: steps of a process share its luck."""
     max_processes: Annotated[PositiveInt, Setting("processes")] = 12
     """The most: further ones are added until every ratio between settings is known to `ratio_within`."""
-    extra_s: Annotated[NonNegativeFloat, Setting("seconds")] = 60.0
-    """Further processes are added for so long at most. 0: none are."""
     ratio_within: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.05
     """The half-width of the 95% interval of a ratio between settings that is narrow enough."""
-    active_steps: Annotated[PositiveInt, Setting("steps")] = 10
+    budget_s: Annotated[
+        PositiveFloat,
+        BeforeValidator(lambda given: seconds_of(given) if isinstance(given, str) else given),
+        Setting("time", option="cost_budget"),  # that of a run is --budget
+    ] = 120.0
+    """Timing ends after about this long, all modes together, as 90s or 5m; sooner where every ratio is
+    known well enough. `processes` are run in any case, with short turns where time is up."""
+    active_steps: Annotated[PositiveInt, Setting("steps")] = 5
     """Training steps the profiler looks at; of an inference pass, all up to 400."""
     warmup_steps: Annotated[
         NonNegativeInt,
@@ -103,11 +108,8 @@ class CostSpec(Spec):
     ] = 10
     """Steps of a process that run before its clock starts, and more until they no longer get faster;
     recorded, never averaged in."""
-    budget_s: Annotated[PositiveFloat, Setting("seconds")] = 5.0
-    """The turns of a process take about this long altogether."""
-    tight: Annotated[float, Field(gt=0, lt=1), Setting("share")] = 0.005
-    """Processes that take turns stop early once their ratios, within this one measurement, have a 95%
-    interval of at most this half-width; a process by itself, once its median step has."""
+    turns_s: Annotated[PositiveFloat, Setting("seconds")] = 2.0
+    """The turns of a process take at most so long: more processes tell more than more turns."""
     weights: Literal["untrained", "trained", "both"] = "untrained"
     """Measure with fresh weights, with those a learn trial of the same study ended with, or both."""
     by_shape: Annotated[bool, Setting("true|false")] = False
