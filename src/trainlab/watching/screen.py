@@ -119,26 +119,24 @@ class Screen:
         self._record.close()
 
     def _run(self) -> None:
-        last_s = None
         try:
-            while self._targets:
-                if self._has_ended.is_set():
-                    last_s = last_s or time.monotonic() + LAST_S
-                if not self._look(is_last=last_s is not None) and last_s is not None:
-                    break
-                if last_s is not None and time.monotonic() > last_s:
-                    break
+            while self._targets and not self._has_ended.is_set():
+                self._follow_terminal()
+                self._look(keys=self._is_raw and not self._typed)
+            until_s = time.monotonic() + LAST_S
+            # Its children may have its output open, and print or not.
+            while self._targets and self._look() and time.monotonic() < until_s:
+                pass
         finally:
             self._restore()
             for descriptor in self._targets:
                 os.close(descriptor)
 
-    def _look(self, *, is_last: bool) -> bool:
+    def _look(self, *, keys: bool = False) -> bool:
         """Passes on what there is; whether there was anything."""
-        self._follow_terminal()
-        keys = [0] if self._is_raw and not (self._typed or is_last) else []
+        read = [*self._targets, *([0] if keys else [])]
         typed = [self._master] if self._typed else []
-        ready, free, _ = select.select([*self._targets, *keys], typed, [], 0 if is_last else POLL_S)
+        ready, free, _ = select.select(read, typed, [], POLL_S)
         for source in ready:
             if source:
                 self._pass_on(source)
@@ -167,8 +165,9 @@ class Screen:
                 if source == self._master:
                     return  # our terminal has gone: the training goes on
         # Whoever read its output has gone, or the disk is full: it is told so, as without us.
-        self._reads_keys &= source != self._master
-        self._restore()
+        if source == self._master:
+            self._reads_keys = False
+            self._restore()
         os.close(source)
         del self._targets[source]
 
@@ -180,14 +179,14 @@ class Screen:
             return
         self._follow_size()
         if self._reads_keys and not self._is_raw and _is_in_foreground():
-            keys = termios.tcgetattr(0)
-            self._saved = [*keys]
-            keys[0] &= ~_INPUT
-            keys[3] &= ~_KEYS
-            keys[6] = [*keys[6]]
-            keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
-            termios.tcsetattr(0, termios.TCSADRAIN, keys)
-            self._is_raw = True
+            with suppress(termios.error):  # our terminal has gone
+                self._saved = termios.tcgetattr(0)
+                keys = [*self._saved[:6], [*self._saved[6]]]
+                keys[0] &= ~_INPUT
+                keys[3] &= ~_KEYS
+                keys[6][termios.VMIN], keys[6][termios.VTIME] = 1, 0
+                termios.tcsetattr(0, termios.TCSADRAIN, keys)
+                self._is_raw = True
 
     def _follow_size(self) -> None:
         assert self._terminal is not None
