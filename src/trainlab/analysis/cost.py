@@ -343,7 +343,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
     notes = ("cost_table_note", "cost_table_accumulated") if does else ("cost_table_note",)
     note = words.sentences(*map(words, notes))
     limits = {"host": words("waits_host"), "gpu": words("waits_gpu"), None: ""}
-    waiting = [name(words("waits_for"), lambda m: limits[m.waits_for])]
+    waiting: list[Field[Measurement]] = [name(words("waits_for"), lambda m: limits[m.waits_for])]
     if not any(one.waits_for for one in evidence.measured):
         waiting.clear()
     fields: list[Field[Measurement]] = [
