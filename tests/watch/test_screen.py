@@ -1,21 +1,15 @@
 """What a script prints passes through as if nobody watched it."""
 
-import fcntl
-import os
-import pty
-import select
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-PATIENCE_S = 30.0
+from terminal import PATIENCE_S, Terminal
+
 SHOWN = """
 import os, subprocess, sys
 from pathlib import Path
@@ -36,49 +30,10 @@ os._exit(128 - code if code < 0 else code)
 """A program that runs script.py in the current folder and shows what it prints."""
 
 
-class Terminal:
-    """A person's terminal, on which that program runs as it would from a shell's prompt."""
-
-    def __init__(self, folder: Path, script: str, *shell: str, columns: int = 80) -> None:
-        """`shell`: a program to run in place of that one."""
-        (folder / "script.py").write_text(script)
-        command = shell or (sys.executable, "-c", SHOWN)
-        self.pid, self._master = pty.fork()
-        if not self.pid:
-            os.chdir(folder)
-            os.execvp(command[0], command)  # noqa: S606  nothing that a shell would change
-        self.resize(columns)
-        self.shown = ""
-
-    def resize(self, columns: int) -> None:
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-
-    def until(self, text: str) -> str:
-        """All that is shown, once this is."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while text not in self.shown:
-            assert time.monotonic() < deadline_s, self.shown
-            if select.select([self._master], [], [], 0.1)[0]:
-                self.shown += os.read(self._master, 4096).decode()
-        return self.shown
-
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def has_echo(self) -> bool:
-        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
-
-    def end(self) -> int:
-        """The exit code, once the program has ended and shown all."""
-        with suppress(OSError):
-            while select.select([self._master], [], [], PATIENCE_S)[0]:
-                self.shown += os.read(self._master, 4096).decode()
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-    def close(self) -> None:
-        with suppress(OSError):
-            os.kill(self.pid, signal.SIGKILL)
-        os.close(self._master)
+def terminal_of(folder: Path, script: str, **size: int) -> "closing[Terminal]":
+    """On which that program shows a script."""
+    (folder / "script.py").write_text(script)
+    return closing(Terminal(folder, sys.executable, "-c", SHOWN, **size))
 
 
 def in_pipes(
@@ -99,7 +54,7 @@ def test_a_terminal_shows_bars_and_colours_and_knows_its_width(tmp_path: Path) -
         "for _ in tqdm(range(3)): pass\n"
         "print('\\033[31mred\\033[0m', os.get_terminal_size().columns)\n"
     )
-    with closing(Terminal(tmp_path, script, columns=61)) as terminal:
+    with terminal_of(tmp_path, script, columns=61) as terminal:
         assert terminal.end() == 0
     assert "100%|" in terminal.shown
     assert "\033[31mred\033[0m 61\r\n" in terminal.shown
@@ -109,7 +64,7 @@ def test_a_terminal_shows_bars_and_colours_and_knows_its_width(tmp_path: Path) -
 
 def test_a_question_is_answered_from_the_keyboard(tmp_path: Path) -> None:
     script = "print('hello', input('who? '))\nimport getpass\nprint(getpass.getpass('key? '))\n"
-    with closing(Terminal(tmp_path, script)) as terminal:
+    with terminal_of(tmp_path, script) as terminal:
         terminal.until("who? ")
         assert (
             not terminal.has_echo()
@@ -134,7 +89,7 @@ def test_ctrl_c_comes_once_and_the_script_decides(tmp_path: Path) -> None:
         "while len(caught) < 2: time.sleep(0.02)\n"
         "raise SystemExit(7)\n"
     )
-    with closing(Terminal(tmp_path, script)) as terminal:
+    with terminal_of(tmp_path, script) as terminal:
         terminal.until("ready")
         terminal.type("\x03")
         terminal.until("caught 1")
@@ -146,8 +101,9 @@ def test_ctrl_c_comes_once_and_the_script_decides(tmp_path: Path) -> None:
 
 def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
     script = "print('ready')\nprint('hello', input('who? '))\n"
+    (tmp_path / "script.py").write_text(script)
     (tmp_path / "program.py").write_text(SHOWN)
-    with closing(Terminal(tmp_path, script, "bash", "--norc", "-i")) as terminal:
+    with closing(Terminal(tmp_path, "bash", "--norc", "-i")) as terminal:
         terminal.type(f"{sys.executable} program.py\r")
         terminal.until("who? ")
         terminal.type("\x1a")
@@ -172,7 +128,7 @@ def test_a_script_learns_that_the_window_has_another_size(tmp_path: Path) -> Non
         "signal.pause()\n"
         "print('now', os.get_terminal_size().columns)\n"
     )
-    with closing(Terminal(tmp_path, script)) as terminal:
+    with terminal_of(tmp_path, script) as terminal:
         terminal.until("ready")
         terminal.resize(123)
         terminal.until("now 123")
@@ -213,7 +169,7 @@ def test_a_script_that_a_signal_ends_gives_its_code_and_the_terminal_back(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     script = f"import os; print('going', flush=True); os.kill(os.getpid(), {int(number)})"
-    with closing(Terminal(tmp_path, script)) as terminal:
+    with terminal_of(tmp_path, script) as terminal:
         assert terminal.end() == 128 + number
         assert terminal.has_echo()
     assert "going" in terminal.shown

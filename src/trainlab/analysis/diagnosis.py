@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, cast, get_args
 
-import numpy as np
-
 from trainlab import __version__
 from trainlab.analysis import document
 from trainlab.analysis.document import Block, Document, Entry, Paragraph, Section, Table
@@ -36,8 +34,9 @@ from trainlab.spec import script as changes_of
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.script import ChangeName, change_parts
 from trainlab.spec.study import BASE
-from trainlab.stats import special
-from trainlab.stats.cost_ratio import CostComparison, compare_costs, levels
+from trainlab.stats.contrasts import LEVEL
+from trainlab.stats.cost_ratio import effects, levels
+from trainlab.stats.means import Interval, Ratio, ratio_of_logs
 from trainlab.words import Words
 from trainlab.words.numbers import MIB
 
@@ -84,7 +83,9 @@ SURE_GAIN = 0.03
 """The whole interval must lie beyond this."""
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
-MIN_BENCHES, MIN_SHARED_ROUNDS = 2, 5
+NO_TIME = "no_time"
+"""The reason, among the words, of what was to be tried and was not."""
+MIN_SHARED_ROUNDS = 5
 MARKS: Mapping[LimitVerdict, document.Mark] = {
     "confirmed": "different",
     "cannot tell": "cannot tell",
@@ -346,29 +347,18 @@ def cell_of(change: str) -> str:
 
 
 def diagnosis_of(
-    run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypothesis], cores: int
+    run: RunFolder,
+    watched: WatchedRecord,
+    tried: Sequence[Hypothesis],
+    others: Sequence[Hypothesis],
+    cores: int,
 ) -> DiagnosisRecord:
-    """Of a run whose trials have ended."""
-    timed, failures = list[Timed](), dict[str, str]()
-    for trial in run.trials():
-        if trial.watch != "steps":
-            continue
-        if trial.state == "done":
-            timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
-        elif trial.error is None:
-            failures.setdefault(trial.cell, "no_time")
-        elif trial.error.kind == "UnusedChangeError":
-            failures[trial.cell] = "no_difference"
-        else:
-            failures[trial.cell] = trial.error.message.partition("\n")[0]
-    # Of changes that were timed, where the unchanged script was not.
-    failures = {one.cell: failures.get(BASE, "few_looks") for one in timed} | failures
+    """From the records as they are; `others` were left out."""
+    shown = shown_by(run, watched, tried)
     parts = update_parts_ms(watched)
-    seldom = [one for one in hypotheses if is_rare(watched, one.limit)]
-    rare = {cell_of(change) for one in seldom for change in (*one.changes, *one.remedies)}
-    found = compared(timed, BASE, rare)
-    limits = [_limit(one, timed, found, failures) for one in hypotheses]
-    busy = [one.cost.load.others_cores for one in timed]
+    limits = [_limit(one, shown, NO_TIME) for one in tried]
+    limits += [_limit(one, shown, "not_chosen") for one in others]
+    busy = [one.cost.load.others_cores for one in shown.timed]
     return DiagnosisRecord(
         script=run.study().to_study(str(run.study_file)).workload,
         device=device_of(watched),
@@ -384,40 +374,51 @@ def diagnosis_of(
     )
 
 
-def _limit(
-    hypothesis: Hypothesis,
-    timed: Sequence[Timed],
-    found: Mapping[str, CostComparison],
-    failures: Mapping[str, str],
-) -> LimitRow:
-    def tried(change: str, *, is_remedy: bool = False) -> TriedRow:
-        one = found.get(cell_of(change))
-        if one is None:
-            default = "not_chosen" if change else hypothesis.reason
-            reason = failures.get(cell_of(change), default)
-            return TriedRow(change=change, is_remedy=is_remedy, verdict="not tried", reason=reason)
-        if hypothesis.limit == "memory":
-            return growth_compared(timed, BASE, change, len(found))
-        interval, gain = one.ratio.interval, LARGER_GAINS.get(hypothesis.limit, MIN_GAIN)
-        return TriedRow(
-            change=change,
-            is_remedy=is_remedy,
-            verdict=verdict_of(one, gain),
-            ratio=one.ratio.value,
-            low=None if interval is None else interval.low,
-            high=None if interval is None else interval.high,
-            processes=one.n,
-            processes_needed=processes_needed(one, gain),
-        )
+@dataclass(frozen=True)
+class Shown:
+    """What is known of the changes by now."""
 
-    shown = [tried(change) for change in hypothesis.changes or ("",)]
-    measured = found.keys() | failures
-    remedies = [c for c in hypothesis.remedies if cell_of(c) in measured]
+    timed: Sequence[Timed]
+    rows: Mapping[str, TriedRow]
+    """By change, of those that were timed beside the unchanged script."""
+    failures: Mapping[str, str]
+    """By cell, why others were not."""
+
+
+def shown_by(run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypothesis]) -> Shown:
+    """From the records as they are."""
+    study = run.study().to_study(str(run.study_file))
+    assert study.script is not None
+    assert study.script.diagnosis is not None
+    timed, failures = list[Timed](), dict[str, str]()
+    for trial in run.trials():
+        if trial.watch == "steps" and trial.state == "done":
+            timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
+        elif trial.watch == "steps" and trial.error is not None:
+            is_unused = trial.error.kind == "UnusedChangeError"
+            told = "no_difference" if is_unused else trial.error.message.partition("\n")[0]
+            failures[trial.cell] = told
+    # Of changes that were timed, where the unchanged script was not.
+    why = failures.get(BASE, "few_looks")
+    failures = {one.cell: why for one in timed if one.cell != BASE} | failures
+    rare = {one.limit for one in hypotheses if is_rare(watched, one.limit)}
+    most = study.script.diagnosis.processes
+    rows = tried_rows(figures_of(timed), hypotheses, rare, max(1, len(study.cells) - 1), most)
+    return Shown(timed, rows, failures)
+
+
+def _limit(hypothesis: Hypothesis, shown: Shown, why_not: str) -> LimitRow:
+    def not_tried(change: str) -> TriedRow:
+        default = why_not if change else hypothesis.reason
+        reason = shown.failures.get(cell_of(change), default)
+        return TriedRow(change=change, is_remedy=False, verdict="not tried", reason=reason)
+
+    rows = [shown.rows.get(one) or not_tried(one) for one in hypothesis.changes or ("",)]
+    remedies = [shown.rows[change] for change in hypothesis.remedies if change in shown.rows]
     kept = ("limit", "share", "potential", "line", "text", "number")
     about: dict[str, Any] = {field: getattr(hypothesis, field) for field in kept}
-    verdict = min((one.verdict for one in shown), key=RANKS.index)
-    rows = [*shown, *(tried(change, is_remedy=True) for change in remedies)]
-    return LimitRow(verdict=verdict, tried=rows, **about)
+    verdict = min((one.verdict for one in rows), key=RANKS.index)
+    return LimitRow(verdict=verdict, tried=[*rows, *remedies], **about)
 
 
 def _rank(row: LimitRow) -> tuple[int, int, float]:
@@ -428,20 +429,20 @@ def _rank(row: LimitRow) -> tuple[int, int, float]:
     return RANKS.index(row.verdict), {"memory": -1, "batch_size": 1}.get(row.limit, 0), -gain
 
 
-def verdict_of(found: CostComparison, gain: float) -> LimitVerdict:
+def verdict_of(found: Ratio, gain: float) -> LimitVerdict:
     """Confirmed: at least this gain, and surely some; refuted: surely less than this gain."""
-    interval = found.ratio.interval
+    interval = found.interval
     if interval is None:
         return "cannot tell"
-    if found.ratio.value <= 1 - gain and interval.high < 1 - SURE_GAIN:
+    if found.value <= 1 - gain and interval.high < 1 - SURE_GAIN:
         return "confirmed"
     return "refuted" if interval.low > 1 - gain else "cannot tell"
 
 
-def processes_needed(found: CostComparison, gain: float) -> int | None:
+def processes_needed(found: Ratio, gain: float) -> int | None:
     """About how many of each would decide, were the ratio what it looks like: its interval narrows with the
     root of their number. None where it is decided, or where nothing can be said."""
-    ratio, interval = found.ratio.value, found.ratio.interval
+    ratio, interval = found.value, found.interval
     if interval is None or verdict_of(found, gain) != "cannot tell":
         return None
     least = 1 - gain if ratio > 1 - gain else 1 - SURE_GAIN
@@ -449,40 +450,96 @@ def processes_needed(found: CostComparison, gain: float) -> int | None:
     return math.ceil(found.n * (half / distance) ** 2) if distance else None
 
 
-def compared(
-    timed: Sequence[Timed], base: str, rare: Collection[str] = ()
-) -> dict[str, CostComparison]:
-    """Every cell with the base, by time per sample, as one family. Cells of `rare` are compared by the mean
-    over turns, which counts what happens now and then; others by their usual turns, which other programs
-    disturb less."""
-    members = dict.fromkeys((one.cell, one.again) for one in timed)
-    cells = [cell for cell, again in members if cell != base and not again]
-    if (base, False) not in members or not cells:
-        return {}
-    ways = sorted({cell in rare for cell in cells})
-    rows = [(by_mean, *member) for by_mean in ways for member in members]
-    places = {row: place for place, row in enumerate(rows)}
-    benches = grouped(timed, lambda one: one.cost.bench)
-    # Logs of the time per sample, over the rounds that all processes of a bench share.
-    figures = np.full((len(rows), len(benches)), math.nan)
-    for column, own in enumerate(benches.values()):
+Figures = Mapping[str, Sequence[tuple[str, str, float]]]
+"""Of each process its cell, its bench, and a figure of each kind."""
+
+
+def tried_rows(
+    figures: Figures,
+    hypotheses: Sequence[Hypothesis],
+    rare: Collection[LimitName],
+    num_changes: int,
+    most: int,
+) -> dict[str, TriedRow]:
+    """What each change shows, as of the look that decided it, or the last. There is a look after each
+    bench, up to that with `most` processes of the change; what is decided stays so. So that the error holds
+    over all looks and all changes, each interval gets an equal part of it."""
+    level = LEVEL / (num_changes * max(1, most - 1))
+    benches = list(dict.fromkeys(bench for _, bench, _ in figures["usual"]))
+    rows: dict[str, TriedRow] = {}
+    for place, last in enumerate(benches, 1):
+        present = {cell for cell, bench, _ in figures["usual"] if bench == last}
+        seen = {
+            kind: [one for one in own if one[1] in benches[:place]] for kind, own in figures.items()
+        }
+        found = {kind: effects(own, BASE, level) for kind, own in seen.items()}
+        for hypothesis in hypotheses:
+            limit = hypothesis.limit
+            kind = "growth" if limit == "memory" else "mean" if limit in rare else "usual"
+            for change in (*hypothesis.changes, *hypothesis.remedies):
+                effect, before = found[kind].get(cell_of(change)), rows.get(change)
+                is_open = before is None or before.verdict == "cannot tell"
+                if not is_open or effect is None or cell_of(change) not in present:
+                    continue
+                about: dict[str, Any] = {"change": change, "processes": effect[2]}
+                about["is_remedy"] = change in hypothesis.remedies
+                if kind == "growth":
+                    own = [size for cell, _, size in seen[kind] if cell == BASE]
+                    rows[change] = _growth_row(statistics.fmean(own), effect, about)
+                else:
+                    gain = LARGER_GAINS.get(limit, MIN_GAIN)
+                    rows[change] = _time_row(effect, gain, about)
+    return rows
+
+
+def _time_row(
+    effect: tuple[float, float | None, int], gain: float, about: Mapping[str, Any]
+) -> TriedRow:
+    value, half, n = effect
+    interval = None if half is None else Interval(value - half, value + half)
+    ratio = ratio_of_logs(value, interval, n)
+    ends = ratio.interval
+    return TriedRow(
+        **about,
+        verdict=verdict_of(ratio, gain),
+        ratio=ratio.value,
+        low=None if ends is None else ends.low,
+        high=None if ends is None else ends.high,
+        processes_needed=processes_needed(ratio, gain),
+    )
+
+
+def _growth_row(
+    before: float, effect: tuple[float, float | None, int], about: Mapping[str, Any]
+) -> TriedRow:
+    """Of bytes per update: confirmed where most of the growth is gone."""
+    value, half, _ = effect
+    after = before + value
+    verdict: LimitVerdict = "cannot tell"
+    if half is not None and before > 0:
+        if after - half >= LEAK_SHARE * before:
+            verdict = "refuted"
+        elif after < LEAK_SHARE * before and -value > half:
+            verdict = "confirmed"
+    return TriedRow(**about, verdict=verdict, growth_bytes=(before, after))
+
+
+def figures_of(timed: Sequence[Timed]) -> Figures:
+    """Logs of the time per sample over the
+    rounds that all processes of a bench share: by its usual turns, which other programs disturb less, and
+    by the mean, which counts what happens now and then; and of memory, bytes per update."""
+    found: dict[str, list[tuple[str, str, float]]] = {"usual": [], "mean": [], "growth": []}
+    for bench, own in grouped(timed, lambda one: one.cost.bench).items():
         times = _rounds_ms([one.cost for one in own])
         for one, turns, usual in zip(own, times, levels(times), strict=True):
-            size = math.log(samples_per_update(one.cost))
-            for by_mean in ways:
-                level = math.log(statistics.fmean(turns.values())) if by_mean else usual
-                figures[places[by_mean, one.cell, one.again], column] = level - size
-    pairs = {}
-    for cell in cells:
-        pair = places[cell in rare, base, False], places[cell in rare, cell, False]
-        if np.isfinite(figures[[*pair]].sum(axis=0)).any():
-            pairs[cell] = pair
-    twice = [
-        (places[by_mean, cell, False], place)
-        for (by_mean, cell, again), place in places.items()
-        if again and (cell, False) in members
-    ]
-    return dict(zip(pairs, compare_costs(figures, list(pairs.values()), twice), strict=True))
+            size, memory = math.log(samples_per_update(one.cost)), one.cost.memory
+            mean = math.log(statistics.fmean(turns.values()))
+            found["usual"].append((one.cell, bench, usual - size))
+            found["mean"].append((one.cell, bench, mean - size))
+            if len(memory) > 2 and memory[-1][0] > memory[0][0]:
+                slope = statistics.linear_regression(*zip(*memory, strict=True)).slope
+                found["growth"].append((one.cell, bench, slope))
+    return found
 
 
 def _rounds_ms(costs: Sequence[CostRecord]) -> list[dict[int, float]]:
@@ -504,32 +561,6 @@ def samples_per_update(cost: CostRecord) -> float:
     """On average over a pass: the last batch may be smaller."""
     mean = cost.num_samples / max(1, cost.steps_per_epoch)
     return mean if cost.batch_size / 2 < mean < cost.batch_size else float(cost.batch_size)
-
-
-def growth_compared(timed: Sequence[Timed], base: str, change: str, num_changes: int) -> TriedRow:
-    """Bytes per update in processes of the same benches, without a change and with it: confirmed where
-    most of the growth is gone. The error rate is shared by so many changes."""
-    slopes = {
-        (one.cost.bench, one.cell): statistics.linear_regression(*zip(*memory, strict=True)).slope
-        for one in timed
-        if len(memory := one.cost.memory) > 2 and memory[-1][0] > memory[0][0] and not one.again
-    }
-    both = [{bench for bench, own in slopes if own == cell} for cell in (base, cell_of(change))]
-    pairs = [(slopes[b, base], slopes[b, cell_of(change)]) for b in sorted(set.intersection(*both))]
-    about: dict[str, Any] = {"change": change, "is_remedy": False}
-    if not pairs:
-        return TriedRow(**about, verdict="not tried", reason="few_looks")
-    before, after = (statistics.fmean(side) for side in zip(*pairs, strict=True))
-    n, saved = len(pairs), [first - second for first, second in pairs]
-    verdict: LimitVerdict = "cannot tell"
-    if n >= MIN_BENCHES and before > 0:
-        quantile = float(special.stdtrit(n - 1, 1 - 0.025 / max(1, num_changes)))
-        half = quantile * statistics.stdev(saved) / math.sqrt(n)
-        if after - half >= LEAK_SHARE * before:
-            verdict = "refuted"
-        elif after < LEAK_SHARE * before and before - after > half:
-            verdict = "confirmed"
-    return TriedRow(**about, verdict=verdict, processes=n, growth_bytes=(before, after))
 
 
 # The diagnosis as a document, the answer first.
@@ -611,8 +642,8 @@ def _unconfirmed_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
         named = (words("possible_limit", limit=n, share=s) if s else n for n, s in shares)
         yield words("limits_open", limits=words.listed(named))
     else:
-        yield words("limits_compute" if share >= MOSTLY else "limits_elsewhere", share=share)
         yield words("tried_nothing", gain=record.min_gain)
+        yield words("limits_compute" if share >= MOSTLY else "limits_elsewhere", share=share)
 
 
 def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
@@ -632,6 +663,29 @@ def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
             key = "open_memory" if one.growth_bytes else "open_limit" if one.low else "open_lone"
             then = "open_needed" if needed <= MOST_ADVISED else "open_quiet"
             yield words.sentences(words(key, limit=limit, **values), words(then, **values))
+
+
+def suspicion_text(tried: Sequence[Hypothesis], words: Words) -> str:
+    """What it looks like before anything was tried."""
+    first = next((one for one in tried if one.changes), None)
+    if first is None:
+        return words("suspected_untried")
+    limit = words(f"limit_name_{first.limit}")
+    if first.share and first.potential < MIN_GAIN:
+        return words("suspected_nothing", limit=limit, share=first.potential)
+    named = words("possible_up_to", limit=limit, share=first.potential) if first.share else limit
+    return words("suspected", limit=named)
+
+
+def decided_text(limit: LimitName, one: TriedRow, words: Words) -> str:
+    """What was decided about a change, as soon as it is."""
+    values = _values(one, words)
+    key = "helps" if one.is_remedy and one.verdict == "confirmed" else one.verdict
+    told = words(f"decided_{key}", limit=words(f"limit_name_{limit}"))
+    if one.ratio is None or one.low is None or one.high is None:
+        return words.sentences(told, words("decided_memory", **values))
+    off = (1 / one.low - 1 / one.high) / 2
+    return words.sentences(told, words("decided_time", **values, speed=1 / one.ratio, off=off))
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:

@@ -2,12 +2,12 @@
 watched, where the driver counts it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from trainlab.analysis.document import Table
-from trainlab.analysis.evidence import Evidence
+from trainlab.analysis.evidence import Evidence, trial_confounds
 from trainlab.analysis.finding import Finding, Kind
 from trainlab.analysis.measurement import (
     Estimate,
@@ -65,13 +65,20 @@ def energy_findings(
         measured_twice(rows),
     )
     for (pair, first, second), one in zip(known, found, strict=True):
-        both = zip("ab", (sample_mj(first), sample_mj(second)), strict=True)
-        told = {f"sample_mj_{end}": energy and energy.value for end, energy in both}
         if one.verdict == "different":
-            told |= {"ratio": one.ratio.value, "p": one.p, "family": one.family}
-            shown: dict[str, Any] = {"verdict": one.verdict, "interval": one.ratio.interval}
-            subject = f"{mode}/sample_mj"
-            yield ENERGY(subject=subject, n=one.n, **shown, **pair.shared, **told)
+            both = zip("ab", (sample_mj(first), sample_mj(second)), strict=True)
+            yield ENERGY(
+                subject=f"{mode}/sample_mj",
+                n=one.n,
+                interval=one.ratio.interval,
+                verdict=one.verdict,
+                confounds=trial_confounds(first.trial, second.trial, pair.factors),
+                ratio=one.ratio.value,
+                p=one.p,
+                family=one.family,
+                **pair.shared,
+                **{f"sample_mj_{end}": energy and energy.value for end, energy in both},
+            )
 
 
 def run_sample_mj(run: WatchedRecord) -> float | None:
@@ -80,34 +87,22 @@ def run_sample_mj(run: WatchedRecord) -> float | None:
     return 1e3 * joules / samples if samples else None
 
 
-def mean_w(run: WatchedRecord) -> list[float]:
-    """From the first update to the end of the script."""
-    _, seconds, joules = run.energy[-1]
-    return [joules / seconds] if seconds else []
-
-
 def epochs_j(run: WatchedRecord) -> list[float]:
     """Of each pass over the data."""
     return [after[2] - before[2] for before, after in pairwise(run.energy)]
 
 
-RUN: dict[str, Callable[[WatchedRecord], Sequence[float | None]]] = {
-    "sample_mj": lambda run: [run_sample_mj(run)],
-    "epoch_j": epochs_j,
-    "mean_w": mean_w,
-}
-"""What a watched run tells of its energy: values that a mean is taken of, over all runs of a cell."""
-
-
 def energy_of_runs(runs: Sequence[WatchedRecord]) -> dict[str, Estimate | None]:
-    """Means over runs, of an epoch over all epochs, with the 95% interval of the true mean; empty where
-    nothing was counted."""
+    """Per sample, per epoch and on average: means over runs, or all their epochs, with the 95% interval of
+    the true mean; empty where nothing was counted."""
     counted = [run for run in runs if run.energy]
-    found = {}
-    for key, read in RUN.items() if counted else ():
-        mean = mean_of([one for run in counted for one in read(run) if one is not None])
-        found[key] = None if mean is None else Estimate(mean.value, *mean.ends)
-    return found
+    by_key = {
+        "sample_mj": [mj for run in counted if (mj := run_sample_mj(run)) is not None],
+        "epoch_j": [joules for run in counted for joules in epochs_j(run)],
+        "mean_w": [joules / s for run in counted for _, s, joules in run.energy[-1:] if s],
+    }
+    means = {key: mean_of(values) for key, values in by_key.items() if counted}
+    return {k: Estimate(mean.value, *mean.ends) if mean else None for k, mean in means.items()}
 
 
 def script_energy_table(
@@ -115,11 +110,12 @@ def script_energy_table(
 ) -> Table | None:
     """Of every cell and its runs; None where nothing was counted."""
     found = [(cell, energy) for cell, runs in rows if (energy := energy_of_runs(runs))]
+    if not found:
+        return None
 
     def column(key: str) -> Field[Any]:
-        return value(words(key), lambda row: None if row[1][key] is None else estimate(row[1][key]))
+        return value(words(key), lambda row: row[1][key] and estimate(row[1][key]))
 
-    fields: list[Field[Any]] = [name(words("cell"), lambda row: row[0]), *map(column, RUN)]
+    fields = [name(words("cell"), lambda row: row[0]), *map(column, found[0][1])]
     note = words("script_energy_note")
-    caption = words("script_energy_table")
-    return table_of(caption, fields, found, note, cell=lambda row: row[0]) if found else None
+    return table_of(words("script_energy_table"), fields, found, note, cell=lambda row: row[0])

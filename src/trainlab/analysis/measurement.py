@@ -297,10 +297,7 @@ def times_us(measurement: Measurement) -> list[float]:
 
 def energies_mj(measurement: Measurement) -> list[float]:
     """Per sample, of each process; NaN where nothing counted it."""
-    return [
-        1e3 * one.joules / one.num_steps / measurement.summary.batch_size if one else math.nan
-        for one in (cost.energy for cost in measurement.costs)
-    ]
+    return [cost.sample_mj or math.nan for cost in measurement.costs]
 
 
 def figures_of(

@@ -204,8 +204,7 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
         if measurement.knows_epochs:
             yield "epoch_s", epoch_s_of(record, step)
         yield "samples_per_s", record.batch_size * 1e3 / step
-        if record.energy is not None:
-            mj = 1e3 * record.energy.joules / record.energy.num_steps / record.batch_size
+        if (mj := record.sample_mj) is not None:
             yield "sample_mj", mj
             if measurement.knows_epochs:
                 yield "epoch_j", mj * record.num_samples / 1e3

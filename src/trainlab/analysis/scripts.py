@@ -289,7 +289,7 @@ SCRIPT_ENERGY = _kind(
     "script_energy",
     6,
     lambda one, words: one.fill(words, "script_energy" if one.sample_mj else "script_power"),
-    lambda one: one.mean_w,
+    lambda one: one.sample_mj or one.epoch_j,
 )
 """What the GPU took from the first update on: per epoch, per sample where that is known, and on average."""
 SCRIPT_BATCH = _kind("script_batch", 6)
@@ -331,7 +331,7 @@ def _of_steps(times: ScriptTimes, shared: dict[str, Any]) -> Iterator[Finding]:
     """What stands out in the steps of a cell."""
     steps = [parts for run in times.runs if (parts := typical_step_ms(run))]
     for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
-        if part in times.step_parts_ms:
+        if part in times.step_parts_ms and len(times.step_parts_ms) > 1:
             shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
             spent_ms = times.step_parts_ms[part]
             of_step = {**shared, "is_of_keras": times.is_of_keras}

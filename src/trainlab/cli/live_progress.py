@@ -5,7 +5,7 @@ terminal does not disturb them.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from os.path import relpath
 from pathlib import Path
@@ -75,6 +75,9 @@ class ConsoleWatcher(Watcher):
 
     def say(self, key: str, **values: object) -> None:
         say(self._console, self._words(key, **values))
+
+    def tell(self, sentence: Callable[[Words], str]) -> None:
+        say(self._console, sentence(self._words))
 
     def status(self, activity: Activity) -> AbstractContextManager[object]:
         return showing_status(self._console, activity, self._words)

@@ -15,7 +15,7 @@ from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import passes_output_on
 from trainlab.lab.driving import drive
-from trainlab.lab.script_study import STEPS, diagnose, found_script, script_study
+from trainlab.lab.script_study import BUDGET_S, STEPS, diagnose, found_script, script_study
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.probe import probe_of
 from trainlab.spec.script import DiagnosisSpec, options_in
@@ -150,9 +150,9 @@ class DiagnoseVerb(OfScript):
     steps: Annotated[int, Field(ge=30)] = option("COUNT", "measuring", STEPS)
     """Updates to watch, or 20 s if that is sooner."""
     processes: Annotated[int, Field(ge=2)] = option("COUNT", "measuring", DEFAULTS.processes)
-    """Fresh processes of the script, changed and unchanged, at least."""
-    budget: Seconds | None = option("TIME", "measuring")
-    """Stop measuring after this long, as 5m; what was measured by then counts."""
+    """Fresh processes of the script with each change, at most: more where a ratio stays open."""
+    budget: Seconds = option("TIME", "measuring", f"{BUDGET_S:g}s", shown="2m")
+    """End after this long, as 5m, with what is decided by then."""
     out: Path | None = option("DIR", "output", shown="runs/NAME-TIME")
     """The run folder."""
     markdown: bool = option("", "output", False)

@@ -33,6 +33,9 @@ class Seat(TurnTaker, Protocol):
     has_ended: bool
     """Whether it is finished or has failed."""
 
+    def begin(self) -> object:
+        """Starts what may start beside others, a script; the others begin as they warm up."""
+
     def warm_up(self) -> Footprint | None:
         """Sets it up and runs its steps until they are warm; None where it failed."""
 
@@ -57,20 +60,42 @@ class TimedTrial:
     """A cost trial whose steps are timed in turns, in this process, with a record of it whatever happens.
     Once it has failed it takes no more turns."""
 
-    def __init__(self, attempt: Attempt, make_timer: Callable[[Attempt, ExitStack], Timer]) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        make_timer: Callable[[Attempt, ExitStack], Timer],
+        *,
+        is_script: bool = False,
+    ) -> None:
         """`make_timer` sets the trial up; what it puts on the stack is undone at the end."""
-        self._attempt, self._make_timer = attempt, make_timer
+        self._attempt, self._make_timer, self._is_script = attempt, make_timer, is_script
         self._timer: Timer | None = None
         self._open = ExitStack()
         self.has_ended = False
 
-    def warm_up(self) -> Footprint | None:
-        """Sets the trial up and runs its steps until they are warm; None where that fails."""
+    def begin(self) -> bool | None:
+        """Starts the process of a script; None where that fails."""
+        if self._is_script and self._timer is None and not self.has_ended:
+            self._set_up()
+            if self._timer is None:
+                self._end()
+        return None if self.has_ended else True
+
+    def _set_up(self) -> None:
         self._attempt.begin()
-        found: Footprint | None = None
         with self._attempt:
             self._timer = self._make_timer(self._attempt, self._open)
-            found = self._timer.warm_up()
+
+    def warm_up(self) -> Footprint | None:
+        """Sets the trial up and runs its steps until they are warm; None where that fails."""
+        if self.has_ended:
+            return None
+        if self._timer is None:
+            self._set_up()
+        found: Footprint | None = None
+        with self._attempt:
+            if self._timer is not None:
+                found = self._timer.warm_up()
         if found is None:
             self._end()
         return found
@@ -134,6 +159,9 @@ def take_turns(
             if (found := seat.warm_up()) is not None:
                 ready.append(seat)
                 fits = found.fits_again()
+                if len(ready) == 1 and found.fits_again(len(waiting)):
+                    for other in waiting:
+                        other.begin()
         if not ready:
             break
         until = len(seats) - len(waiting)
@@ -227,6 +255,8 @@ def tell_ratios(run: RunFolder, study: Study, mode: str, events: EventWriter) ->
     from trainlab.stats.cost_ratio import compare_costs, levels
 
     assert study.cost is not None
+    if study.cost.max_processes < 2:
+        return True  # one has no interval
     benches: dict[str, dict[Row, dict[int, float]]] = {}
     first_of: dict[Row, tuple[str, int]] = {}
     for trial in run.trials():

@@ -292,6 +292,9 @@ class WorkerSeat:
         self._process, self._place = process, place
         self.has_ended = False
 
+    def begin(self) -> None:
+        self._ask("begin")
+
     def warm_up(self) -> "Footprint | None":
         found: Footprint | None = self._ask("warm_up")
         return found

@@ -61,7 +61,9 @@ class ScriptExecutor:
             def run_bench(groups: Sequence[Group], until_s: float) -> None:
                 ids = [one for group in groups for one in group.ids]
                 timer = partial(script_timer, script, begun=partial(self._begun, run))
-                seats = [TimedTrial(Attempt(run.trial(one), None), timer) for one in ids]
+                seats = [
+                    TimedTrial(Attempt(run.trial(one), None), timer, is_script=True) for one in ids
+                ]
                 try:
                     take_turns(seats, groups, events, until_s)
                 finally:
@@ -223,6 +225,8 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
         found.append(note("script_no_updates"))
     elif watched.framework:
         return [note("script_keras", framework=watched.framework)]
+    elif not watched.models and "backward" not in watched.parts_s:
+        return [note("script_steps_logged")]
     elif not watched.optimizers:
         found.append(note("script_updates_by_hand"))
     if watched.num_steps and "forward" not in watched.parts_s:

@@ -316,7 +316,9 @@ def timed_trial(
     switched = process_state.switched()
     script = run.study().to_study(str(run.study_file)).script
     attempt = Attempt(run.trial(trial_id), environment, token)
-    return TimedTrial(attempt, timer if script is None else partial(script_timer, script))
+    if script is None:
+        return TimedTrial(attempt, timer)
+    return TimedTrial(attempt, partial(script_timer, script), is_script=True)
 
 
 class _TimedTrials:

@@ -99,9 +99,10 @@ def resume_run(
     asked |= {"budget_s": budget_s, "watcher": watcher}
     if not run.is_diagnosis:
         return go_on(run, **asked)
-    from trainlab.lab.script_study import DiagnosisStage
+    from trainlab.lab.script_study import BUDGET_S, DiagnosisStage
 
-    stage = DiagnosisStage(run.study().to_study(str(run.study_file)))
+    study = run.study().to_study(str(run.study_file))
+    stage = DiagnosisStage(study, budget_s or BUDGET_S, watcher)
     outcome = go_on(run, stage.groups, **asked)
     stage.written(outcome)
     return outcome

@@ -209,11 +209,10 @@ def _run_stages(
     budget_s: float | None,
     watcher: Watcher,
 ) -> bool:
-    """Runs the groups, then those of the next stage; whether it was interrupted."""
+    """Runs the groups, then those of each next stage; whether it was interrupted."""
     deadline_s = math.inf if budget_s is None else time.monotonic() + budget_s
     was_cut = _run_groups(run, executor, groups, deadline_s, watcher)
-    if not was_cut and next_stage is not None and (further := next_stage(run)):
-        deadline_s = max(deadline_s, time.monotonic() + 1.0)
+    while not was_cut and next_stage is not None and (further := next_stage(run)):
         was_cut = _run_groups(run, executor, further, deadline_s, watcher)
     return was_cut
 

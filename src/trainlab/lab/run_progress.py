@@ -43,6 +43,9 @@ class Watcher:
     def say(self, key: str, **values: object) -> None:
         """How the run goes on: a sentence, by its key among the words."""
 
+    def tell(self, sentence: Callable[[Words], str]) -> None:
+        """The same, a sentence that is made of several."""
+
     def status(self, activity: Activity) -> AbstractContextManager[object]:
         """Entered during an activity that takes long."""
         return nullcontext()

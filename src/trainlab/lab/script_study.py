@@ -1,7 +1,10 @@
 """A study over a script: its own arguments are the factors, and each trial is the script itself."""
 
+import math
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,17 @@ import psutil
 
 from trainlab.analysis.diagnosis import (
     Hypothesis,
+    Shown,
     asked_for,
     cell_of,
     chosen,
+    decided_text,
     diagnosis_of,
     hypotheses_of,
+    is_rare,
     left_out,
+    shown_by,
+    suspicion_text,
     update_parts_ms,
 )
 from trainlab.analysis.scripts import growth
@@ -24,8 +32,9 @@ from trainlab.lab.driving import Outcome, drive
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
 from trainlab.machine.host import usable_vcpus
+from trainlab.measure.interleaved import MIN_TURN_STEPS
 from trainlab.plan import Group, bench_of, count_trials
-from trainlab.record.script_record import DiagnosisRecord, WatchedRecord
+from trainlab.record.script_record import DiagnosisRecord, TriedRow, WatchedRecord
 from trainlab.record.trial_record import SCRIPT_EXIT
 from trainlab.resolve import check_number
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked
@@ -162,16 +171,22 @@ def _cells(
 
 # What limits a script: it is watched, then changed from outside, one thing at a time, to see.
 
+BUDGET_S = 120.0
 STEPS, OBSERVED_S = 200, 20.0
 """The script is watched for so many updates, or so long if that is sooner."""
+OBSERVED_SHARE = 0.25
+"""Of the budget, at most."""
 TURNS_S = 2.0
-"""The turns of a process take about so long."""
-MOST_PROCESSES = 5
-BUDGET_S = 90.0
-RATIO_WITHIN = 0.08
+"""The turns of a process take about so long; of what happens now and then, twice as long."""
+TOGETHER = 2
+"""Changes in one bench: more would take longer, fewer would take more benches."""
+END_S = 3.0
+"""Of the budget, for what follows the last bench."""
 MEMORY_SHARE = 0.25
 """Of the memory that is free, what the processes of a script that leaks may take."""
 MIN_TURNS_S = 0.3
+MIN_ROUNDS, WARM_STEPS = 6, 8
+"""That a process makes in any case."""
 
 
 def diagnose(
@@ -181,19 +196,21 @@ def diagnose(
     steps: int = STEPS,
     workdir: Path | None = None,
     out: Path | None = None,
-    budget_s: float | None = None,
+    budget_s: float = BUDGET_S,
     watcher: Watcher | None = None,
     **asked: Any,
 ) -> tuple[Run, DiagnosisRecord | None]:
     """What limits a training script, and the proof: a run whose folder holds diagnosis.json, and what is in
     it; None where it was cut short.
 
-    `steps` are the updates that are watched; all run in `workdir`, each in a copy of the current folder
-    where there is none; what else is asked is a field of DiagnosisSpec. SpecError where the script fails
-    or makes too few updates.
+    It ends after `budget_s`, with what is decided by then. `steps` are the updates that are watched; all
+    run in `workdir`, each in a copy of the current folder where there is none; what else is asked is a
+    field of DiagnosisSpec. SpecError where the script fails or makes too few updates.
     """
-    study = diagnosis_study(path, arguments, steps, checked(DiagnosisSpec, asked), workdir)
-    stage = DiagnosisStage(study)
+    study = diagnosis_study(
+        path, arguments, steps, checked(DiagnosisSpec, asked), workdir, budget_s
+    )
+    stage = DiagnosisStage(study, budget_s, watcher)
     given: dict[str, Any] = {"out": out, "budget_s": budget_s, "watcher": watcher}
     outcome = drive(study, jobs=1, next_stage=stage.groups, **given)
     return outcome.run, stage.written(outcome)
@@ -205,58 +222,158 @@ def diagnosis_study(
     steps: int,
     asked: DiagnosisSpec,
     workdir: Path | None = None,
+    budget_s: float = BUDGET_S,
 ) -> Study:
     """The study that a diagnosis begins with: the script, watched. SpecError for what cannot be tried."""
     asked_for((), asked.tries)  # mistakes are told before anything runs
-    fields: dict[str, Any] = {"max_steps": steps, "max_s": OBSERVED_S, "diagnosis": asked}
+    observed_s = min(OBSERVED_S, OBSERVED_SHARE * budget_s)
+    fields: dict[str, Any] = {"max_steps": steps, "max_s": observed_s, "diagnosis": asked}
     fields |= {"is_searched": True, "has_whole_turns": True, "tensorboard": False}
     return script_study(path, arguments, workdir=workdir, **fields)
 
 
 class DiagnosisStage:
-    """From the record of the watched run to the cells that are measured, and from those to the answer."""
+    """From the record of the watched run to a bench of what promises most, from what that shows to the
+    next, and from all of them to the answer."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(
+        self, study: Study, budget_s: float = BUDGET_S, watcher: Watcher | None = None
+    ) -> None:
         assert study.script is not None
         assert study.script.diagnosis is not None
-        self._study, self._script, self._asked = study, study.script, study.script.diagnosis
+        self._script, self._asked = study.script, study.script.diagnosis
+        self._settings = study.settings
+        self._deadline_s = time.monotonic() + budget_s
+        self._tell = (watcher or Watcher()).tell
+        self._told = set[str]()
+        """Changes of which it is."""
         self._watched: WatchedRecord | None = None
-        self._hypotheses: tuple[Hypothesis, ...] = ()
-        self._cores = 1
+        self._tried: tuple[Hypothesis, ...] = ()
+        self._left_out: tuple[Hypothesis, ...] = ()
+        self._cores, self._slowness = 1, 1.0
+        """The second: how many times as long as expected benches take."""
+        self._begun: tuple[float, float] | None = None
+        """When the last one began, and how long it should have taken."""
 
     def groups(self, run: Run) -> tuple[Group, ...]:
-        """Adds the cells of changes to the run, and gives what measures them; nothing where the run has
-        them already."""
-        asked, watched = self._asked, _watched(run)
-        if watched is None:
+        """Adds the next bench to the run, and gives what measures it; nothing where all is decided, time is
+        up, or the run has a bench that has not ended."""
+        if self._watched is None and not self._look_at(run):
             return ()
-        source = Path(self._script.path).read_text(encoding="utf-8")
-        self._watched, self._cores = watched, usable_vcpus()
-        found = hypotheses_of(watched, cores=self._cores, source=source)
-        tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
-        self._hypotheses = *tried, *left_out(found, tried)
-        changes = [change for one in tried for change in (*one.changes, *one.remedies)]
-        if not changes or run.study().to_study(str(run.study_file)).cells:
+        watched, study = self._watched, run.study().to_study(str(run.study_file))
+        assert watched is not None
+        shown = shown_by(run, watched, self._tried)
+        self._tell_decided(shown.rows)
+        if any(not trial.is_finished for trial in run.trials()):
             return ()
-        cells = (
-            Cell(id=BASE, levels={"change": "none"}, settings=self._study.settings),
-            *(_cell(change, source) for change in dict.fromkeys(changes)),
-        )
-        cost = _cost(watched, len(cells), asked.processes)
-        study = self._study.model_copy(update={"cells": cells, "cost": cost})
-        numbers = range(1, cost.processes + 1)
-        groups = tuple(group for number in numbers for group in bench_of(study, "train", number))
+        changes = self._fitting(list(self._open(shown)))
+        if not changes:
+            return ()
+        cells = study.cells or self._cells()
+        cost = _cost(watched, 2 + len(changes), self._turns_s(changes))
+        study = study.model_copy(update={"cells": cells, "cost": cost})
+        wanted = (BASE, *map(cell_of, changes))
+        of_bench = {"cells": tuple(one for one in cells if one.id in wanted)}
+        number = 1 + len({group.bench for group in run.study().groups if group.bench})
+        groups = bench_of(study.model_copy(update=of_bench), "train", number)
         add_groups(run, groups, study)
+        listed = ", ".join(changes)
+        self._tell(lambda words: words("diagnosis_tries", changes=listed))
         return groups
 
     def written(self, outcome: Outcome) -> DiagnosisRecord | None:
         """The answer, which the run then holds; None where it was cut short."""
-        if self._watched is None or outcome.was_interrupted:
+        if outcome.was_interrupted:
             return None
         run = outcome.run
-        record = diagnosis_of(run, self._watched, self._hypotheses, self._cores)
+        if self._watched is None and not self._look_at(run):
+            rule = "was over before the script had made enough updates to be seen"
+            raise SpecError([f"--budget: {rule}; give it more, as 5m"])
+        assert self._watched is not None
+        tried, others = self._tried, self._left_out
+        record = diagnosis_of(run, self._watched, tried, others, self._cores)
         run.diagnosis.write(record)
         return record
+
+    def _look_at(self, run: Run) -> bool:
+        """Takes in what was seen, and says what it looks like; whether there was enough."""
+        self._watched = watched = _watched(run)
+        if watched is None:
+            return False
+        source = Path(self._script.path).read_text(encoding="utf-8")
+        self._cores = usable_vcpus()
+        found = hypotheses_of(watched, cores=self._cores, source=source)
+        asked = self._asked
+        self._tried = asked_for(found, asked.tries) if asked.tries else chosen(found, asked.most)
+        self._left_out = left_out(found, self._tried)
+        self._tell(partial(suspicion_text, self._tried))
+        return True
+
+    def _tell_decided(self, rows: Mapping[str, TriedRow]) -> None:
+        """What has been decided since it was told last."""
+        limits = {c: one.limit for one in self._tried for c in (*one.changes, *one.remedies)}
+        for change in rows.keys() - self._told:
+            row = rows[change]
+            if row.verdict != "cannot tell":
+                self._told.add(change)
+                self._tell(partial(decided_text, limits[change], row))
+
+    def _open(self, shown: Shown) -> Iterator[str]:
+        """Changes that are still to be tried, the most promising first; remedies of what is confirmed."""
+        rows, failures = shown.rows, shown.failures
+        if BASE in failures:
+            return
+
+        def is_open(change: str) -> bool:
+            row = rows.get(change)
+            if row is None:
+                return cell_of(change) not in failures
+            return row.verdict == "cannot tell" and row.processes < self._asked.processes
+
+        for one in self._tried:
+            verdicts = [rows[change].verdict for change in one.changes if change in rows]
+            is_confirmed = "confirmed" in verdicts
+            yield from filter(is_open, one.remedies if is_confirmed else one.changes)
+
+    def _fitting(self, changes: Sequence[str]) -> Sequence[str]:
+        """As many as fit into a bench, and with it into the time that is left."""
+        now_s = time.monotonic()
+        if self._begun is not None:
+            begun_s, expected_s = self._begun
+            self._slowness *= (now_s - begun_s) / expected_s
+        left_s = self._deadline_s - END_S - now_s
+        for number in range(min(TOGETHER, len(changes)), 0, -1):
+            expected_s = self._slowness * self._bench_s(changes[:number])
+            if expected_s <= left_s:
+                self._begun = now_s, expected_s
+                return changes[:number]
+        return ()
+
+    def _bench_s(self, changes: Sequence[str]) -> float:
+        """How long a bench of these should take: the first process starts by itself, then the others, side
+        by side; then they take turns."""
+        watched, num_others = self._watched, len(changes) + 1
+        assert watched is not None
+        update_s = sum(update_parts_ms(watched).values()) / 1e3
+        start_s = watched.parts_s.get("startup", 0.0) + WARM_STEPS * update_s
+        own_s = max(self._turns_s(changes), MIN_ROUNDS * max(0.25, MIN_TURN_STEPS * update_s))
+        return start_s * (1 + math.ceil(num_others / self._cores)) + (1 + num_others) * own_s
+
+    def _turns_s(self, changes: Sequence[str]) -> float:
+        """What happens now and then is to happen in the turns of every process."""
+        assert self._watched is not None
+        limits = {one.limit for one in self._tried if {*one.changes, *one.remedies} & {*changes}}
+        is_seldom = any(is_rare(self._watched, limit) for limit in limits)
+        return 2 * TURNS_S if is_seldom else TURNS_S
+
+    def _cells(self) -> tuple[Cell, ...]:
+        """The script as it is, and with each change."""
+        source = Path(self._script.path).read_text(encoding="utf-8")
+        changes = [change for one in self._tried for change in (*one.changes, *one.remedies)]
+        return (
+            Cell(id=BASE, levels={"change": "none"}, settings=self._settings),
+            *(_cell(change, source) for change in dict.fromkeys(changes)),
+        )
 
 
 def _watched(run: Run) -> WatchedRecord | None:
@@ -295,18 +412,17 @@ def _cell(change: str, source: str) -> Cell:
     )
 
 
-def _cost(watched: WatchedRecord, num_cells: int, processes: int) -> CostSpec:
-    """Short turns; shorter ones where memory would run out."""
-    turns_s, grown = TURNS_S, growth(watched)
-    if grown is not None:
+def _cost(watched: WatchedRecord, num_processes: int, turns_s: float) -> CostSpec:
+    """Of one bench, since each is planned by what the others have shown: short turns; shorter ones where
+    memory would run out."""
+    if (grown := growth(watched)) is not None:
         update_s = sum(update_parts_ms(watched).values()) / 1e3
-        room = MEMORY_SHARE * psutil.virtual_memory().available / (num_cells + 2)
+        room = MEMORY_SHARE * psutil.virtual_memory().available / num_processes
         turns_s = min(turns_s, max(MIN_TURNS_S, room / grown.per_update * update_s / 4))
     return CostSpec(
-        processes=processes,
-        max_processes=max(processes, MOST_PROCESSES),
-        budget_s=BUDGET_S,
+        processes=1,
+        max_processes=1,
         turns_s=turns_s,
-        ratio_within=RATIO_WITHIN,
+        ratio_within=0.08,
         warmup_steps=5,
     )

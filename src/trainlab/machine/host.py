@@ -135,12 +135,12 @@ class Footprint:
     device_free_bytes: int = 0
     device_total_bytes: int = 0
 
-    def fits_again(self) -> bool:
-        """Whether another process like this one fits into the memory that is free now."""
+    def fits_again(self, times: int = 1) -> bool:
+        """Whether so many other processes like this one fit into the memory that is free now."""
         host = psutil.virtual_memory()
-        fits_host = host.available - self.host_bytes >= SPARE_SHARE * host.total
+        fits_host = host.available - times * self.host_bytes >= SPARE_SHARE * host.total
         spare_bytes = SPARE_SHARE * self.device_total_bytes
-        return fits_host and self.device_free_bytes - self.device_bytes >= spare_bytes
+        return fits_host and self.device_free_bytes - times * self.device_bytes >= spare_bytes
 
 
 def gpus_here() -> tuple[tuple[Gpu, ...], str | None]:

@@ -112,6 +112,12 @@ class CostRecord(StepRecord):
     """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord
 
+    @property
+    def sample_mj(self) -> float | None:
+        """Energy per sample; None where nothing counted it."""
+        one = self.energy
+        return None if one is None else 1e3 * one.joules / one.num_steps / self.batch_size
+
     def bare_turns_ms(self) -> list[list[float]]:
         """The bare steps of each turn; all as one where there were no turns."""
         if not self.turns:

@@ -39,8 +39,8 @@ class DiagnosisSpec(Spec):
     """What to try, as `data` or `threads=1`; none: what promises most."""
     most: PositiveInt = 4
     """Possible limits to try."""
-    processes: PositiveInt = 3
-    """Fresh processes of each change, at least."""
+    processes: PositiveInt = 5
+    """Fresh processes of each change, at most."""
 
 
 class ScriptSpec(Spec):

@@ -167,6 +167,46 @@ class _Noise:
         return next((n for n in counts if self.found_with(PLANNED_POWER, n) <= effect), None)
 
 
+# Cells that take turns with a base in one bench after the other, looked at after each.
+
+
+def effects(
+    figures: Sequence[tuple[str, str, float]], base: str, level: float
+) -> dict[str, tuple[float, float | None, int]]:
+    """By how much the figure of each cell differs from that of the base, the half-width of its interval,
+    which fails to hold the truth in this share of cases, and its number of processes. `figures` are those
+    of processes: cell, bench and figure, which is that of the cell, and of the bench, and luck of its own,
+    by least squares. None: too few processes to know their luck."""
+    benches = list(dict.fromkeys(bench for cell, bench, _ in figures if cell == base))
+    known = [one for one in figures if one[1] in benches]
+    cells = list(dict.fromkeys([base, *(cell for cell, _, _ in known)]))
+    if len(cells) < 2:
+        return {}
+    rows = np.array(
+        [
+            [*(cell == one for one in cells), *(bench == one for one in benches[1:])]
+            for cell, bench, _ in known
+        ],
+        dtype=float,
+    )
+    values = np.array([value for _, _, value in known])
+    inverse = np.linalg.inv(rows.T @ rows)
+    found = inverse @ rows.T @ values
+    freedom, half = len(known) - rows.shape[1], None
+    squares = (values - rows @ found) ** 2
+    differing: dict[str, tuple[float, float | None, int]] = {}
+    for place, cell in enumerate(cells[1:], 1):
+        n = sum(one == cell for one, _, _ in known)
+        if freedom and n > 1:
+            # Where a cell, or the base, is noisier than the others, theirs is not its noise.
+            own = squares[(rows[:, 0] + rows[:, place]) > 0]
+            std = math.sqrt(max(squares.mean(), own.mean()) * len(known) / freedom)
+            error = std * math.sqrt(inverse[0, 0] + inverse[place, place] - 2 * inverse[0, place])
+            half = float(special.stdtrit(freedom, 1 - level / 2)) * error
+        differing[cell] = float(found[place] - found[0]), half if n > 1 else None, n
+    return differing
+
+
 # The level of each of several series that were measured in the same rounds.
 
 

@@ -120,6 +120,8 @@ class KerasFit:
         else:
             self._model, self._data, self._is_in_epoch = model, None, False
         if name == "train_on_batch":
+            if self._tracer.log.loader is not None:  # the epochs of a `fit` are over
+                self._tracer.log.epoch_begins(None)
             self._step_begins()
         try:
             yield

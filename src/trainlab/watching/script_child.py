@@ -41,8 +41,11 @@ from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
 
 Measured = TypeVar("Measured")
-FIRST_STEPS, MIN_STEPS = 3, 30
+FIRST_STEPS, MIN_STEPS = 3, 10
 """A time limit begins after the first updates, which are slow, and ends no script before so many."""
+LOOK_EVERY, KNOWN_WITHIN, KNOWN_SHARE = 30, 0.02, 0.25
+"""After every so many updates, once this share of the limit is over, it is seen whether all parts of an
+update are known to this share of it."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
@@ -130,7 +133,10 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         nonlocal limit_s
         if step == FIRST_STEPS and script.max_s:
             limit_s = time.monotonic() + script.max_s
-        is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
+        left_s = limit_s - time.monotonic()
+        is_late = step >= MIN_STEPS and left_s <= 0
+        if step % LOOK_EVERY == 0 and left_s <= (1 - KNOWN_SHARE) * script.max_s:
+            is_late |= _are_parts_known(training.tracer, script.max_steps - step, left_s)
         if step == script.max_steps or is_late:
             raise EndOfWatch
 
@@ -153,6 +159,20 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         missing=[note.model_dump(mode="json") for note in training.missing],
     )
     return ended
+
+
+def _are_parts_known(tracer: Tracer, steps_left: int, left_s: float) -> bool:
+    """Whether the parts of an update are known well, and no end of a pass, where there may be tests, can
+    be seen for the first time in what is left."""
+    steps = [ns for step, ns in tracer.parts_ns.items() if step > FIRST_STEPS]
+    parts = np.array(steps, dtype=float)
+    update_ns = parts.sum(axis=1).mean()
+    loader = tracer.log.trained_loader
+    num_left = (0 if loader is None else loader.num_batches or 0) + 1 - tracer.num_steps
+    if 0 < num_left <= min(steps_left, left_s * 1e9 / update_ns):
+        return False
+    half = 2 * parts.std(axis=0, ddof=1) / math.sqrt(len(parts))
+    return bool((half <= KNOWN_WITHIN * update_ns).all())
 
 
 def _measure(order: Order, answers: Answers) -> dict[str, Any]:
@@ -263,6 +283,7 @@ def _show(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    error.__traceback__ = trace  # what is shown, whatever is given
     try:
         sys.excepthook(type(error), error, trace)
     except BaseException:  # noqa: BLE001  it is the script's

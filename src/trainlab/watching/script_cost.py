@@ -25,6 +25,7 @@ from trainlab.machine.load import cpu_times
 from trainlab.measure.energy import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
+    MIN_TURN_STEPS,
     WARMUP_S,
     by_phase,
     is_warm,
@@ -48,7 +49,7 @@ ONE_UPDATE = "the script makes one update each time it runs; give it more, as by
 """Its time cannot be told from that of the script's start."""
 MOST_SET_ASIDE = 4
 """Times as many steps as are wanted, at most, are run for them."""
-WINDOW_MS, MIN_WINDOW_STEPS = 250.0, 4
+WINDOW_MS = 250.0
 """Of a turn that counts all that happens in it."""
 NUM_LEADS = 4
 """With workers, such turns have leads of so many lengths."""
@@ -269,7 +270,7 @@ class MeanTurns(Turns):
             yield
         self._spent_s, runs_before = 0.0, self._num_runs
         self._go_on()
-        wanted = max(MIN_WINDOW_STEPS, math.ceil(WINDOW_MS / warm_ms(self._warmup_ms)))
+        wanted = max(MIN_TURN_STEPS, math.ceil(WINDOW_MS / warm_ms(self._warmup_ms)))
         num_steps = 0
         while num_steps < wanted and self._num_runs - runs_before < MOST_RUNS:
             tracer.was_restarted = False

@@ -96,6 +96,8 @@ class Tracer:
         """Over a loader that has not been asked for a batch yet."""
         self._is_told = False
         """Whether a test would have been told since the last step, by a pass over the data or `eval`."""
+        self._is_told_by_log = False
+        """Whether steps are known by the losses alone that the script logs."""
         self.hooks = Hooks(self, self.timeline)
 
     @property
@@ -315,6 +317,18 @@ class Tracer:
         self.see(WHOLE)
         self.log.losses.note(loss)
         self._step_ends()
+
+    def step_logged(self, loss: float) -> bool:
+        """The script has logged a loss: a step has ended, where nothing else tells, as in a loop of JAX's.
+        Whether it has."""
+        if not self._is_told_by_log and (self.log.losses or self.log.models):
+            return False
+        self._is_told_by_log = True
+        self.log.fitted(None, 0)
+        self.step_fitted(loss)
+        self.timeline.begin(OTHER)
+        self.timeline.end(OTHER)
+        return True
 
     def _step_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""

@@ -54,7 +54,7 @@ FIRST_STEPS, FIRST_S = 100, 3.0
 """After so many updates, and so long, what was seen so far is told for the first time;"""
 AGAIN_S = 30.0
 """and again after so long, or as long as the training has taken by then."""
-FEW = 100
+FEW = 50
 """Steps, and looks at memory, that are told of then."""
 MOST_READS = 5
 ROUNDS, STEPS = 15, 6
@@ -106,7 +106,7 @@ class WatchedTraining:
         self._search = Search(Path(script.path), self.tracer) if script.is_searched else None
         self._has_one_look = not (script.is_searched or probes or script.columns)
         self.tracer.is_sampled = self._has_one_look
-        told.listening.append(self._curve.metric)
+        told.listening.append(self._logged)
         self._not_found = {
             name: note("metric_not_printed", name=name, pattern=pattern)
             for name, pattern in script.metrics.items()
@@ -154,7 +154,7 @@ class WatchedTraining:
         found: dict[str, Any] = {} if self._search is None else self._search.close()
         self._columns.look(is_last=True)
         self._scalars.close()
-        told.listening.remove(self._curve.metric)
+        told.listening.remove(self._logged)
         self._end_search()
         self._model.close()
         self._curve.finish(is_cut=is_cut)
@@ -162,6 +162,13 @@ class WatchedTraining:
         record = watched_record(self.tracer, arguments, self._rank)
         found["energy"] = self._energy.marks
         self._folder.watched_by(self._rank).write(record.model_copy(update=found))
+
+    def _logged(self, name: str, value: float) -> None:
+        """By the script's call of `log`."""
+        if name in ("loss", LOSS_NAME) and self.tracer.step_logged(value):
+            self._curve.logged({LOSS_NAME: value})
+        else:
+            self._curve.metric(name, value)
 
     def _printed(self, name: str, value: float) -> None:
         self._not_found.pop(name, None)
@@ -277,9 +284,9 @@ class ScriptCurve:
         part = "test" if self._tracer.is_testing else "train"
         self._add(name if "/" in name else f"{part}/{name}", value, step)
 
-    def logged(self, values: Mapping[str, float], *, are_means: bool) -> None:
-        """Metrics that Keras logs, by their names in the curve. `are_means`: those of training over the
-        epoch so far, of which the last stands for the epoch."""
+    def logged(self, values: Mapping[str, float], *, are_means: bool = False) -> None:
+        """Metrics that Keras logs, by their names in the curve, or a step's loss. `are_means`: those of
+        training over the epoch so far, of which the last stands for the epoch."""
         if are_means:
             self._means.update(name for name in values if name.startswith("train/"))
         at = self._tracer.num_steps
