@@ -4,6 +4,7 @@ Where we print to a terminal the script has a terminal of its own (a pseudo-term
 bars, colours, the size of the window, `input()`, Ctrl-C. Elsewhere it prints into pipes.
 """
 
+import atexit
 import fcntl
 import os
 import select
@@ -102,6 +103,7 @@ class Screen:
     def begin(self, process: "subprocess.Popen[bytes]") -> None:
         """The script's process has been started."""
         self._process = process
+        atexit.register(self._restore)  # should nobody come to close this
         for descriptor in self._childs:
             os.close(descriptor)
         self._thread.start()
@@ -113,6 +115,7 @@ class Screen:
         if self._thread.is_alive():
             self._thread.join()
         self._restore()
+        atexit.unregister(self._restore)
         self._record.close()
 
     def _run(self) -> None:

@@ -35,7 +35,7 @@ from trainlab.spec.script import ScriptSpec
 from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
-from trainlab.watching.script_process import END, HOME, Order
+from trainlab.watching.script_process import END, HOME, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -56,6 +56,8 @@ WRAPPERS = (
 """Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
+RECORDED_S = 0.1
+"""Until what was printed last is in its file, where our starter passes it on."""
 DONE_S = 0.02
 """Until an interrupt that came amid our own work comes again."""
 
@@ -254,7 +256,7 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
     except LeftAtOnce as end:
-        return {**_left(end.code), "at_once": True}
+        return {**_left(order, end.code), "at_once": True}
     except SystemExit as end:
         exit_code = end.code
         if isinstance(exit_code, str):
@@ -275,7 +277,7 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
         for thread in threading.enumerate():
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
-    return _left(exit_code) if failure is None else _failed_by(failure)
+    return _left(order, exit_code) if failure is None else _failed_by(failure)
 
 
 def _show(error: BaseException) -> None:
@@ -321,13 +323,16 @@ def run_script(
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 
-def _left(code: object) -> dict[str, Any]:
+def _left(order: Order, code: object) -> dict[str, Any]:
     """How a script ended that has left with an exit code; a text stands for 1, as in Python."""
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
-    return _failed_by(Failure(kind=SCRIPT_EXIT, message=told, traceback="", exit_code=number))
+    output = TrialFolder(Path(order.trial_folder)).output_file
+    if order.is_shown:
+        time.sleep(RECORDED_S)
+    return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from trainlab.errors import SpecError
 from trainlab.machine.processes import QUIET, end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.trial_record import SCRIPT_EXIT, Failure
+from trainlab.record.trial_record import Failure
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
@@ -47,6 +47,8 @@ class Order(Spec):
     """None: torch's or the script's own choice."""
     probes: tuple[ProbeSpec, ...] = ()
     tensorboard: bool = False
+    is_shown: bool = False
+    """Whether what it prints is passed on, and recorded on its way."""
     commands: int
     """The pipe that commands come by; -1: none do."""
     answers: str
@@ -136,6 +138,7 @@ class ScriptProcess:
             threads=trial.settings.threads or (threads if is_alone else None),
             probes=() if study is None else study.probes,
             tensorboard=study is not None and study.tensorboard,
+            is_shown=is_shown,
             commands=commands_read if is_alone else -1,
             answers=str(folder.answers_pipe.absolute()),
         )
@@ -189,12 +192,7 @@ class ScriptProcess:
             raise ScriptError(self._death())
         if found.get("ended") == "failed":
             self.wait()
-            failure = Failure.model_validate(found["failure"])
-            if failure.kind == SCRIPT_EXIT:
-                self._end_output()
-                given = failure.message, failure.exit_code or 0
-                failure = failure_without_error(SCRIPT_EXIT, *given, self._folder.output_file)
-            raise ScriptError(failure, found)
+            raise ScriptError(Failure.model_validate(found["failure"]), found)
         return found
 
     def interrupt(self) -> dict[str, Any] | None:
