@@ -28,8 +28,9 @@ from trainlab.data.dataset import Dataset
 from trainlab.machine.device import device_name, synchronize
 from trainlab.machine.host import CACHE_VARIABLE
 from trainlab.plan import Trial
+from trainlab.record.trial_record import Progress
 from trainlab.spec import settings_for
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Engine, Member
 from trainlab.train.setup import Setup, set_up

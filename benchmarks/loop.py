@@ -33,8 +33,9 @@ from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine.device import synchronize
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
+from trainlab.record.trial_record import Progress
 from trainlab.spec import settings_for
-from trainlab.train.callbacks import Instrument, Moments, Progress
+from trainlab.train.callbacks import Instrument, Moments
 from trainlab.train.checkpoints import Place
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member

@@ -23,9 +23,9 @@ from trainlab.machine.process_state import prepare_process
 from trainlab.measure.layer_profile import probed_step
 from trainlab.measure.steps import stepping
 from trainlab.record.run_folder import TrialFolder
+from trainlab.record.trial_record import Progress
 from trainlab.spec import settings_for
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Progress
 from trainlab.train.setup import Setup
 from trainlab.workloads.find import find_workload
 

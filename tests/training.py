@@ -14,9 +14,10 @@ from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import TrialFolder
+from trainlab.record.trial_record import Progress
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Instrument, Moments, Point, Progress
+from trainlab.train.callbacks import Instrument, Moments, Point
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train as train_group

@@ -44,6 +44,9 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         trainlab run mnist-cnn --data-parallel 4 --threads 2""",
     "it needs transformers: run by test_examples.py": """
         trainlab run examples/hugging_face.py:workload""",
+    "it needs Keras: tests/watch/test_keras.py runs scripts of it": """
+        trainlab watch examples/mnist_keras.py
+        trainlab watch examples/mnist_keras.py --vary env.KERAS_BACKEND=torch,jax,tensorflow --seeds 3 --profile""",
     "it needs a cluster: the plan is made": """
         trainlab run fashion-lab --on ray; trainlab run fashion-lab --on ray:auto
         trainlab run fashion-lab --on ray://head:10001

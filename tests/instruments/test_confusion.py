@@ -15,7 +15,8 @@ from trainlab import Dataset, Split
 from trainlab.errors import RecordError
 from trainlab.instruments.model_records import pictures_of, record_confusion
 from trainlab.record.learning_record import ConfusionRecord
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member
 from trainlab.train.loop import train

@@ -12,8 +12,8 @@ from models import Square
 from training import HomedSetup, MakeSetup, probed
 from trainlab.instruments.model_records import Weights, load_weights
 from trainlab.measure.layer_profile import profile_layers
+from trainlab.record.trial_record import Progress
 from trainlab.spec import CostSpec
-from trainlab.train.callbacks import Progress
 from trainlab.workloads.workload import Workload
 
 SPEC = CostSpec(warmup_steps=1, active_steps=2)

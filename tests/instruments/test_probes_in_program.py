@@ -21,9 +21,10 @@ from models import InPlace, Shared, nested
 from training import HomedSetup, MakeSetup
 from trainlab.errors import SpecError
 from trainlab.instruments.probe_instrument import Probes
+from trainlab.record.trial_record import Progress
 from trainlab.spec import TrainSpec
 from trainlab.spec.probe import probe_of
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines import ENGINES, engine_for, programs
 from trainlab.train.engines.capture import WARMUP_STEPS
 from trainlab.train.engines.engine import Member

@@ -12,7 +12,8 @@ from training import ON_A_GPU, MakeSetup, train
 from trainlab.data.fetch import load_images
 from trainlab.errors import DeviceError
 from trainlab.machine.device import pick_device
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import make_training_step
 from trainlab.train.metering import Meter
 from trainlab.workloads.find import find_workload

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from training import HomedSetup, MakeSetup
 from trainlab.record.schema import note
+from trainlab.record.trial_record import Progress
 from trainlab.spec import TrainSpec
 from trainlab.spec.base import choices_of
 from trainlab.spec.settings import TIMED_WHOLE
-from trainlab.train.callbacks import GRAINS, Instrument, Moments, Phase, Progress
+from trainlab.train.callbacks import GRAINS, Instrument, Moments, Phase
 from trainlab.train.engines import ENGINES, engine_for
 from trainlab.train.engines.eager import EagerEngine
 from trainlab.train.engines.engine import Engine, Member, Session

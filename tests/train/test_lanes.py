@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import models
 from conftest import tiny_data
 from training import HomedSetup, MakeSetup
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines import ENGINES
 from trainlab.train.engines.engine import Member, Unsuited
 from trainlab.train.engines.lane_updates import update_key

@@ -12,7 +12,8 @@ from torch import nn
 from training import Curve, HomedSetup, MakeSetup, run_test_set, train
 from trainlab.data.dataset import Split
 from trainlab.record.schema import Note
-from trainlab.train.callbacks import Instrument, Moments, Point, Progress, TrialView
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Instrument, Moments, Point, TrialView
 from trainlab.workloads.workload import Workload
 
 

@@ -17,8 +17,9 @@ from training import HomedSetup, MakeSetup
 from trainlab.data.dataset import Dataset, Split
 from trainlab.measure.flops import WorkCounter
 from trainlab.record.schema import note
+from trainlab.record.trial_record import Progress
 from trainlab.spec.optimizers import OPTIMIZERS
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines import ENGINES, tuned
 from trainlab.train.engines.engine import Member
 from trainlab.train.engines.tuned import (

@@ -8,7 +8,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 import trainlab
 from own_loop import OwnLoop
-from trainlab.watching.own_metrics import CsvColumns, metric_of
+from trainlab.watching.own_metrics import CsvColumns, metric_of, number_of
 
 
 def test_a_tag_becomes_a_metric() -> None:
@@ -21,9 +21,19 @@ def test_a_tag_becomes_a_metric() -> None:
         "lr-SGD": "lr_sgd",
         "test": "test/value",
         "epoch": None,
+        "train/epoch": None,
+        "trainer/global_step": None,
         "//": None,
     }
     assert {tag: metric_of(tag) for tag in metrics} == metrics
+
+
+def test_what_holds_no_single_number_is_none() -> None:
+    assert number_of("0.5") is None
+    assert number_of(True) is None
+    assert number_of({"a": 1.0}) is None
+    assert number_of(10**400) is None
+    assert number_of(3) == 3.0
 
 
 def test_scalars_for_tensorboard_are_metrics_without_being_asked_for(tmp_path: Path) -> None:

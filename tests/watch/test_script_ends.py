@@ -86,7 +86,7 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
     assert (trial.state, trial.steps_done >= 150) == ("interrupted", True)
     watched = run.trial(trial.id).watched.read()
     assert watched.num_steps == trial.steps_done == watched.optimizers[0].num_steps
-    told = " ".join(ended.stdout.split())
+    told = " ".join(ended.stderr.split())
     assert f"The script was interrupted after {trial.steps_done:,} updates and " in told
     assert "The script stopped before its end: these are the times up to that moment." in told
     assert "of the run" not in told

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from command import Verb
+from torchless import Torchless
 from trainlab.errors import SpecError
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import diagnosis_study, script_study
@@ -55,6 +57,19 @@ def test_a_single_run_is_as_python_runs_it(
     assert json.loads(folder.output_file.read_text()) == json.loads(alone.stdout)
     assert not folder.work_folder.exists()
     assert (tmp_path / "written.txt").read_text() == "ww"
+
+
+def test_the_driver_of_a_single_run_imports_no_torch(torchless: Torchless, tmp_path: Path) -> None:
+    """Records and answer included; what the environment says of torch is told by the script's process."""
+    (tmp_path / "train.py").write_text(SHOWS)
+    answer = torchless.ask(["watch", "train.py", "--out", "r"], tmp_path)
+    assert (answer.code, answer.imported_torch) == (3, False), answer.stderr
+    run = RunFolder(tmp_path / "r")
+    trial = run.trial("learn-seed1").read()
+    assert (trial.steps_done, trial.state) == (2, "failed")
+    machine = run.machine(trial.environment or "").read()
+    assert machine.packages["torch"] == torch.__version__
+    assert machine.torch_threads
 
 
 READS = """

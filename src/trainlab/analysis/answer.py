@@ -34,7 +34,7 @@ from trainlab.stats.means import Interval
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
-from trainlab.words.numbers import bare_operator, is_share, metric_value, whole_percent
+from trainlab.words.numbers import bare_operator, is_share, metric_value, percent, whole_percent
 
 MOST = 5
 """Sentences of an answer."""
@@ -103,7 +103,14 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     has_no_gpu = evidence.measured and machines and not any(one.gpus for one in machines)
     last = [writer.say("answer_no_gpu", "environment")] if has_no_gpu else []
     of_cost = [list(writer.device()), list(writer.speed())]
-    others = (learned[:1], writer.failures(), writer.script(), writer.step(), learned[1:])
+    others = (
+        learned[:1],
+        writer.energy(),
+        writer.failures(),
+        writer.script(),
+        writer.step(),
+        learned[1:],
+    )
     columns = [*of_cost, *map(list, others), list(writer.batches())]
     # One sentence of each kind before the second of any; what is about cost first, where it was measured.
     firsts = [column[0] for column in columns if column]
@@ -410,6 +417,14 @@ class _Writer:
                         names=joined(names, self.words),
                         margin=max(one.margin or 0.0 for one in own),
                     )
+
+    def energy(self) -> Iterator[Statement]:
+        """Of each factor the largest difference in energy per sample, in each mode."""
+        found = grouped(self.by_kind.get("energy", ()), lambda one: (one.mode, one.factor))
+        for (mode, factor), own in found.items():
+            one = max(own, key=lambda one: one.weight)
+            within = one.interval_text(self.words, percent)
+            yield self.tell(one, f"answer_energy_{mode}", section_of(factor), within=within)
 
     def step(self) -> Iterator[Statement]:
         """Of a step, where one setting was measured: its time, its largest phases, how long it waits for

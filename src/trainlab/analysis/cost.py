@@ -10,6 +10,7 @@ import numpy as np
 from trainlab.analysis import scaling
 from trainlab.analysis.charts import Bars, bar_figure, dot, dot_chart, first_cells
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table
+from trainlab.analysis.energy import energy_columns, energy_findings, epoch_j, sample_mj
 from trainlab.analysis.evidence import Evidence, trial_confounds
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
 from trainlab.analysis.measurement import (
@@ -212,6 +213,7 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         comparisons = ratios_in(evidence, mode, [(first, second) for _, first, second in measured])
         ratios += comparisons
         yield from _compared(evidence, mode, measured, comparisons)
+        yield from energy_findings(evidence, mode, measured)
         yield from scaling.parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
         yield from _uncompared(evidence, pairs, mode)
         for series in scaling.batch_series(evidence, mode):
@@ -337,6 +339,7 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         value(words("epoch_s"), lambda m: m.summary.epoch_s.value if m.knows_epochs else None),
         value(words("samples_per_s"), lambda m: m.summary.samples_per_s.value, is_extra=True),
         value(words("peak_mib"), lambda m: m.peak_mib),
+        *energy_columns(evidence.measured, words),
     ]
     caption, measured = words("cost_table"), evidence.measured
     return table_of(caption, fields, measured, note, cell=lambda m: m.trial.cell, is_sortable=True)
@@ -366,6 +369,8 @@ def step_table(title: str, measurement: Measurement, words: Words) -> Table:
     if summary.mode != "train" or measurement.knows_epochs:
         costs["epoch_s" if summary.mode == "train" else "pass_s"] = summary.epoch_s
     costs["samples_per_s"] = summary.samples_per_s
+    energies = {"sample_mj": sample_mj(measurement), "epoch_j": epoch_j(measurement)}
+    costs |= {key: energy for key, energy in energies.items() if energy is not None}
     rows = [(words(key), cost.value, repeats(cost)) for key, cost in costs.items()]
     if (roofline := step_roofline(measurement)) is not None:
         best = words("of_best", share=percent(roofline.compute_share))

@@ -437,6 +437,7 @@ CALLED = {
     "drop_last": ("drop",),
     "dtype": ("type", "precision", "amp", "half"),
     "first_dimension": ("batch",),
+    "framework": ("backend", "framework"),
     "lr": ("lr", "rate"),
     "lr_varies": ("lr", "rate", "sched", "warm"),
     "model": ("model", "arch", "net"),
@@ -444,7 +445,7 @@ CALLED = {
     "order": ("shuffle", "order", "sampler"),
     "passes": ("epoch", "pass"),
     "pinned": ("pin",),
-    "threads": ("thread",),
+    "threads": ("thread", "backend", "framework"),
     "train_samples": ("sample", "size", "data"),
     "workers": ("worker",),
 }

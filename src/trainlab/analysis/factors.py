@@ -377,6 +377,7 @@ COMPARED = {
     "no_reset": ("mean_a", "mean_b"),
     "cost": ("sample_us_a", "sample_us_b"),
     "memory": ("mib_a", "mib_b"),
+    "energy": ("sample_mj_a", "sample_mj_b"),
 }
 """Kinds that are rows of the table of a factor, and the values of its two cells."""
 

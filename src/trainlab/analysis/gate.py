@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from trainlab.analysis.answer import SEED_OPTIONS, command_with, size_text
 from trainlab.analysis.comparison import TrialPair, trial_pairs
@@ -24,7 +23,7 @@ from trainlab.analysis.metrics import resolution_of
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.study_record import Environment
 from trainlab.spec.base import did_you_mean
-from trainlab.stats import contrasts
+from trainlab.stats import contrasts, special
 from trainlab.stats.cost_ratio import Change, Judgement, Levels, assumed, welch
 from trainlab.stats.means import Interval
 from trainlab.stats.verdict import Failures, are_identical

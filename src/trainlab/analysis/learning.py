@@ -10,7 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from trainlab.analysis import charts, metrics
 from trainlab.analysis.classes import confused_findings
@@ -33,7 +32,7 @@ from trainlab.analysis.tables import (
 from trainlab.spec import Cell, TrainSpec
 from trainlab.spec.base import setting_of
 from trainlab.spec.study import Target, lower_is_better
-from trainlab.stats import contrasts
+from trainlab.stats import contrasts, special
 from trainlab.stats.means import Interval, censored_median, mean_of, rank_p
 from trainlab.stats.verdict import are_identical
 from trainlab.words import Words
@@ -369,12 +368,14 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
             engine = cost.trial.resolved.get("engine", "eager")
             times_of_cost.append(epoch_s / cost.summary.epoch_s.value)
         rows.append(entries)
+    is_of_keras = any(bool(one.watched and one.watched.framework) for one in evidence.all_learned)
     keys = {
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
         "learn_table_beside": not evidence.measured and len(evidence.trials) > 1,
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
-        "learn_table_script": evidence.study.script is not None,
+        "learn_table_script": evidence.study.script is not None and not is_of_keras,
+        "learn_table_keras": is_of_keras,
     }
     notes = [words(key) for key, is_said in keys.items() if is_said]
     if times_of_cost:

@@ -2,12 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from trainlab.record.cost_record import (
     CostRecord,
@@ -18,6 +17,7 @@ from trainlab.record.cost_record import (
     ProbeCostRecord,
 )
 from trainlab.record.trial_record import TrialRecord
+from trainlab.stats import special
 from trainlab.stats.contrasts import Floats
 from trainlab.stats.cost_ratio import Pair, levels
 from trainlab.words.numbers import MIB
@@ -275,16 +275,27 @@ def _instability(
     return Instability(off_by, "processes_differ", max(process_ms) / min(process_ms) - 1)
 
 
-def figures_of(measured: Sequence[Measurement]) -> Floats:
-    """Logs of µs per sample, a row per measurement and a column per bench; NaN where one has none.
-    Runs from before turns have processes instead of benches, in the order they ran."""
+def times_us(measurement: Measurement) -> list[float]:
+    """Per sample, of each process."""
+    return [1e3 * step_ms / measurement.summary.batch_size for step_ms in measurement.process_ms]
+
+
+def energies_mj(measurement: Measurement) -> list[float]:
+    """Per sample, of each process; NaN where nothing counted it."""
+    return [cost.sample_mj or math.nan for cost in measurement.costs]
+
+
+def figures_of(
+    measured: Sequence[Measurement], per_sample: Callable[[Measurement], list[float]] = times_us
+) -> Floats:
+    """Logs of µs per sample or of another cost, a row per measurement and a column per bench; NaN where one
+    has none. Runs from before turns have processes instead of benches, in the order they ran."""
     benches = dict.fromkeys(bench for measurement in measured for bench in measurement.benches)
     columns = {bench: column for column, bench in enumerate(benches)}
     figures = np.full((len(measured), len(columns)), math.nan)
     for row, measurement in enumerate(measured):
-        size = measurement.summary.batch_size
-        for bench, step_ms in zip(measurement.benches, measurement.process_ms, strict=True):
-            figures[row, columns[bench]] = math.log(1e3 * step_ms / size)
+        for bench, cost in zip(measurement.benches, per_sample(measurement), strict=True):
+            figures[row, columns[bench]] = math.log(cost)
     return figures
 
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from trainlab.analysis import charts
 from trainlab.analysis.charts import Spec
@@ -18,6 +17,7 @@ from trainlab.analysis.finding import Finding, Kind, RunData
 from trainlab.analysis.learning import thinned
 from trainlab.analysis.tables import Field, first_bullets, name, table_of, value, within
 from trainlab.record.learning_record import FiredRecord, ProbeRecord
+from trainlab.stats import special
 from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 from trainlab.words.numbers import figure

@@ -11,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from scipy import special
-
 from trainlab.analysis.evidence import grouped
 from trainlab.analysis.metrics import ACCURACY, contrasts, in_order
 from trainlab.errors import TrainlabError
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
+from trainlab.stats import special
 from trainlab.stats.contrasts import complete, critical_of, pair_rows, rows_of
 from trainlab.stats.power import NUM_DRAWS, ability
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import special
 
 from trainlab.analysis.evidence import Evidence, grouped
 from trainlab.spec import TrainSpec
+from trainlab.stats import special
 from trainlab.stats.contrasts import Floats
 from trainlab.stats.means import Interval, Mean, mean_of, new_run_interval
 

@@ -1,6 +1,7 @@
 """Results as tables: a row per trial, per epoch, per value of a probe."""
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from trainlab.analysis.classes import best_confusion
+from trainlab.analysis.energy import epochs_j, run_sample_mj
 from trainlab.analysis.evidence import Evidence, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
 from trainlab.analysis.scaling import PROCESSES
@@ -182,6 +184,10 @@ def _learn_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str,
     epoch_s = learned.epoch_s() if trial.state == "done" and learned is not None else None
     if epoch_s is not None:
         yield "train_s_per_epoch", epoch_s
+    if learned is not None and learned.watched is not None and learned.watched.energy:
+        if (mj := run_sample_mj(learned.watched)) is not None:
+            yield "sample_mj", mj
+        yield "epoch_j", statistics.fmean(epochs_j(learned.watched))
 
 
 def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, float]]:
@@ -198,6 +204,10 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
         if measurement.knows_epochs:
             yield "epoch_s", epoch_s_of(record, step)
         yield "samples_per_s", record.batch_size * 1e3 / step
+        if (mj := record.sample_mj) is not None:
+            yield "sample_mj", mj
+            if measurement.knows_epochs:
+                yield "epoch_j", mj * record.num_samples / 1e3
         yield from _parallel_values(evidence, trial, record.bench, step)
 
 

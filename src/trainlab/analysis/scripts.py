@@ -14,8 +14,16 @@ from typing import Any, Literal, NamedTuple
 
 from trainlab.analysis.charts import bar_figure
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
+from trainlab.analysis.energy import energy_of_runs, script_energy_table
 from trainlab.analysis.evidence import Evidence, grouped
-from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData, level_name
+from trainlab.analysis.finding import (
+    MOST_CELLS,
+    Finding,
+    Kind,
+    RunData,
+    by_importance,
+    level_name,
+)
 from trainlab.analysis.tables import (
     Field,
     Parts,
@@ -29,7 +37,7 @@ from trainlab.analysis.tables import (
 from trainlab.record.script_record import WatchedRecord
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.script import ScriptSpec
-from trainlab.spec.study import level_text, short_name
+from trainlab.spec.study import BASE, level_text, short_name
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, percent
 
@@ -38,7 +46,7 @@ INFERENCE = "inference"
 """Passes that no training follows and that nothing tells to be a test."""
 ORDER = (
     *(STARTUP, FIRST_STEP, "data", "transfer", "prepare", "zero_grad", "forward", "loss"),
-    *("backward", "optimizer", INFERENCE, EVALUATION, "other"),
+    *("backward", "optimizer", "train_step", INFERENCE, EVALUATION, "other"),
 )
 """The parts as they are listed."""
 HOST_PARTS = ("data", "transfer", "prepare", "other")
@@ -48,6 +56,16 @@ NOTABLE_OF_RUN = {EVALUATION: 0.2, INFERENCE: 0.2, STARTUP: 0.3}
 """From this share of a run on, a part is worth a sentence."""
 NOTABLE_OF_STEP = 0.25
 """From this share of a step on, a part other than the passes themselves is worth a sentence."""
+EACH_STEP = 0.9
+"""What is done so often in a step is done in each."""
+FEW_SAMPLES = {"cpu": 4, "cuda": 16}
+"""Batches of up to so many keep no device busy."""
+MOST_SO_FAR = 3
+"""Lines of what was seen so far;"""
+MOST_PARTS = 4
+"""parts of a step that are named in it;"""
+CHANGED_SHARE, CHANGED_MS = 0.1, 0.25
+"""and by how much a share, or relatively a step, must have changed to be told again."""
 LEAST_OTHER = 0.01
 """Of the run: less counts as training."""
 LEAST_S = 1e-8
@@ -81,6 +99,11 @@ class ScriptTimes:
     num_processes: int
     """That torchrun started for each run; the records are those of the first."""
     cut: Cut
+
+    @property
+    def is_of_keras(self) -> bool:
+        """Whether another framework than torch alone was trained with."""
+        return any(run.framework for run in self.runs)
 
     @cached_property
     def parts_s(self) -> dict[str, float]:
@@ -219,6 +242,7 @@ def _part_text(one: Finding, words: Words) -> str:
     key = f"script_part_{one.subject}" if one.of == "run" else "script_part_step"
     if one.of == "step" and one.subject in ("data", "optimizer", "other"):
         key = f"script_step_{one.subject}"
+        key += "_keras" if one.subject == "other" and one.is_of_keras else ""
     return one.fill(words, key, range=range_text, part=words.capital(words.phase(one.subject)))
 
 
@@ -230,7 +254,7 @@ def _order_text(one: Finding, words: Words) -> str:
 def _kind(
     name: str,
     rank: int,
-    statement: Callable[[Finding, Words], str],
+    statement: Callable[[Finding, Words], str] | None = None,
     weight: Callable[[Finding], float] | None = None,
 ) -> Kind:
     return Kind(name, "script", rank, statement=statement, phrases=_where, weight=weight)
@@ -261,6 +285,17 @@ SCRIPT_TIME = _kind("script_time", 3, _time_text, lambda one: float(one.wall_s))
 SCRIPT_PART = _kind("script_part", 4, _part_text, lambda one: float(one.share))
 """A part that takes a large share of the `run` or of its `step`s: seconds, or milliseconds of a typical
 step."""
+SCRIPT_ENERGY = _kind(
+    "script_energy",
+    6,
+    lambda one, words: one.fill(words, "script_energy" if one.sample_mj else "script_power"),
+    lambda one: one.sample_mj or one.epoch_j,
+)
+"""What the GPU took from the first update on: per epoch, per sample where that is known, and on average."""
+SCRIPT_BATCH = _kind("script_batch", 6)
+"""Batches so small that a step of them costs nearly as much as one of larger ones."""
+SCRIPT_READS = _kind("script_reads", 7, None, lambda one: float(one.share))
+"""A line that reads a number from a tensor in each step: on a GPU that waits for all work before it."""
 SCRIPT_ORDER = _kind("script_order", 5, _order_text)
 """Training data that come in the same order in every pass; `shuffles` where a loader shuffles, and begins
 every pass alike all the same."""
@@ -278,24 +313,7 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
             shares = [run.parts_s.get(part, 0.0) / (run.wall_s or 1.0) for run in times.runs]
             spent_s = statistics.median(run.parts_s.get(part, 0.0) for run in times.runs)
             yield from _part(part, "run", shares, least, spent_s, shared)
-        steps = [parts for run in times.runs if (parts := typical_step_ms(run))]
-        for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
-            if part in times.step_parts_ms:
-                shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
-                spent_ms = times.step_parts_ms[part]
-                yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, shared)
-        grown = [one for run in times.runs if (one := growth(run)) is not None]
-        if grown and len(grown) == len(times.runs):
-            middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
-            yield SCRIPT_MEMORY(
-                subject="memory",
-                n=len(grown),
-                mib_per_update=middle.per_update / MIB,
-                first_mib=middle.first / MIB,
-                last_mib=middle.last / MIB,
-                num_updates=middle.last_step - middle.first_step,
-                **shared,
-            )
+        yield from _of_steps(times, shared)
     yield from _orders(all_times, num_cells)
     yield from _same_losses(evidence)
     # Cells with runs that are the same, those with as many together.
@@ -307,6 +325,76 @@ def script_findings(evidence: Evidence) -> Iterator[Finding]:
     for (n, num_repeats), some in grouped(repeated, itemgetter(0, 1)).items():
         numbers = {"num_cells": num_cells, "num_different": n - num_repeats}
         yield SCRIPT_SEEDS(subject="seeds", cells=tuple(c for *_, c in some), n=n, **numbers)
+
+
+def _of_steps(times: ScriptTimes, shared: dict[str, Any]) -> Iterator[Finding]:
+    """What stands out in the steps of a cell."""
+    steps = [parts for run in times.runs if (parts := typical_step_ms(run))]
+    for part in COUNTED_PARTS if times.is_on_cpu else HOST_PARTS:
+        if part in times.step_parts_ms and len(times.step_parts_ms) > 1:
+            shares = [parts.get(part, 0.0) / sum(parts.values()) for parts in steps]
+            spent_ms = times.step_parts_ms[part]
+            of_step = {**shared, "is_of_keras": times.is_of_keras}
+            yield from _part(part, "step", shares, NOTABLE_OF_STEP, spent_ms, of_step)
+    energy = {key: one and one.value for key, one in energy_of_runs(times.runs).items()}
+    if energy.get("mean_w"):
+        num_epochs = sum(max(0, len(run.energy) - 1) for run in times.runs)
+        yield SCRIPT_ENERGY(subject="energy", n=num_epochs, **shared, **energy)
+    grown = [one for run in times.runs if (one := growth(run)) is not None]
+    if grown and len(grown) == len(times.runs):
+        middle = sorted(grown, key=lambda one: one.per_update)[len(grown) // 2]
+        yield SCRIPT_MEMORY(
+            subject="memory",
+            n=len(grown),
+            mib_per_update=middle.per_update / MIB,
+            first_mib=middle.first / MIB,
+            last_mib=middle.last / MIB,
+            num_updates=middle.last_step - middle.first_step,
+            **shared,
+        )
+    first, n = times.runs[0], len(times.runs)
+    size, device = first.batch_size, "cpu" if times.is_on_cpu else "cuda"
+    if size is not None and size <= FEW_SAMPLES[device]:
+        yield SCRIPT_BATCH(subject="batch", n=n, size=size, **shared)
+    rows = [row for row in first.reads if row.per_step >= EACH_STEP]
+    if rows and times.step_parts_ms:
+        most = max(rows, key=lambda row: row.ms)
+        share = most.ms / sum(times.step_parts_ms.values())
+        values = {"ms": most.ms, "share": share, "line": most.line}
+        yield SCRIPT_READS(subject="reads", n=n, file=PurePath(most.file).name, **values, **shared)
+
+
+class SoFar:
+    """What a script that runs alone was seen to do so far, in few lines, whenever that has changed."""
+
+    def __init__(self) -> None:
+        self._subjects: list[tuple[str, str]] = []
+        self._shares: dict[str, float] = {}
+        self._step_ms = 0.0
+
+    def lines(self, watched: WatchedRecord, words: Words) -> list[str]:
+        """Where the time of a step goes, and what looks wrong, the most important first; none where that is
+        as it was told last."""
+        is_on_cpu = all(one.devices == ["cpu"] for one in watched.models)
+        times = ScriptTimes(BASE, (watched,), is_on_cpu, 1, "")
+        parts = times.step_parts_ms
+        if watched.is_of_others or not parts:
+            return []
+        shared = {"cells": (BASE,), "num_cells": 1}
+        found = by_importance([*_of_steps(times, shared), *_orders([times], 1)])
+        told = found[: MOST_SO_FAR - 1]
+        subjects, step_ms = [(one.kind, one.subject) for one in told], sum(parts.values())
+        shares = {part: ms / step_ms for part, ms in parts.items()}
+        moved = [abs(share - self._shares.get(part, 0.0)) for part, share in shares.items()]
+        has_changed = max(moved) > CHANGED_SHARE or subjects != self._subjects
+        if not has_changed and abs(step_ms - self._step_ms) <= CHANGED_MS * self._step_ms:
+            return []
+        self._subjects, self._shares, self._step_ms = subjects, shares, step_ms
+        largest = sorted(shares, key=lambda part: -shares[part])[:MOST_PARTS]
+        named = (f"{words.phase(part)} {percent(shares[part])}" for part in largest)
+        numbers = {"step_ms": step_ms, "num_updates": watched.num_steps}
+        line = words.tidy(words("script_so_far", **numbers, parts=words.listed(named)))
+        return [line, *(one.sentence(words) for one in told)]
 
 
 def _time(times: ScriptTimes) -> dict[str, Any]:
@@ -414,7 +502,8 @@ def command_text(script: ScriptSpec) -> str:
 
 def seen_texts(seen: Mapping[str, Any], words: Words) -> list[str]:
     """What a trial was seen to use, in short: `CPU`, `2 threads`, `batch 64`, `Adadelta lr 1`."""
-    texts = [level_name("device", seen["device"], words)] if "device" in seen else []
+    texts = [seen["framework"]] if "framework" in seen else []
+    texts += [level_name("device", seen["device"], words)] if "device" in seen else []
     if "threads" in seen:
         texts.append(words.counted("one_thread", "num_threads", seen["threads"]))
     if "batch_size" in seen:
@@ -437,8 +526,10 @@ def time_table(all_times: Sequence[ScriptTimes], words: Words) -> Table:
     notes = [
         words("script_cut_note") if any(times.cut for times in all_times) else "",
         words("script_means") if any(len(times.runs) > 1 for times in all_times) else "",
-        words("script_table_note"),
-        "" if all(times.is_on_cpu for times in all_times) else words("script_host_note"),
+        words("script_table_note_keras" if all_times[0].is_of_keras else "script_table_note"),
+        ""
+        if all(times.is_on_cpu or times.is_of_keras for times in all_times)
+        else words("script_host_note"),
         _first_process(all_times, words),
     ]
     return _part_table(words("script_table"), rows, "script_s", words, words.sentences(*notes))
@@ -535,7 +626,9 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         seen.append(("seen_optimizer", [*parts, updates]))
     # Those of several optimizers together are no number of the script's.
     parts = [words("seen_updates", number=f"{run.num_steps:,}")] * (len(run.optimizers) < 2)
-    parts.append(words.counted("one_thread", "num_threads", run.threads))
+    is_of_torch = not run.framework or "PyTorch" in run.framework
+    parts += [words.counted("one_thread", "num_threads", run.threads)] * is_of_torch
+    parts += [run.framework] * bool(run.framework)
     seen.append(("seen_process", parts))
     rows = ((words(key), words.listed(parts)) for key, parts in seen)
     for (kind, told), times in Counter(rows).items():
@@ -560,6 +653,8 @@ def script_section(data: RunData, words: Words) -> Section | None:
     ]
     if (steps := step_parts_table(all_times, words)) is not None:
         blocks.append(steps)
+    if (energy := script_energy_table([(t.cell, t.runs) for t in all_times], words)) is not None:
+        blocks.append(energy)
     blocks.append(bullets(data.findings_in("script"), words))
     return Section("script", words("script"), tuple(blocks))
 

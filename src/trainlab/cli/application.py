@@ -144,12 +144,12 @@ def _tell_error(error: Exception, lang: str) -> int:
     return 2
 
 
-def exit_for_failures(evidence: "Evidence", lang: str) -> None:
+def exit_for_failures(evidence: "Evidence", lang: str, *, is_told: bool = False) -> None:
     """The same for every verb that runs trials: exit code 2 where the user's code failed, after what it
-    raised; 1 where a trial failed otherwise; a script's own where it was run once."""
+    raised, unless that `is_told`; 1 where a trial failed otherwise; a script's own where it ran once."""
     failed = [trial.error for trial in evidence.trials if trial.state == "failed"]
     mistakes = {one.mistake: one for one in failed if one is not None and one.mistake}
-    for mistake, error in list(mistakes.items())[:MOST_MISTAKES]:
+    for mistake, error in list(mistakes.items())[: 0 if is_told else MOST_MISTAKES]:
         _tell_mistake(mistake, error.message, error.own_traceback, lang)
     if failed:
         own = failed[0].exit_code if len(evidence.trials) == 1 and failed[0] is not None else None

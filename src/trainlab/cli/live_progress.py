@@ -7,6 +7,9 @@ terminal does not disturb them.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from os.path import relpath
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -22,8 +25,8 @@ from rich.progress import (
 )
 
 from trainlab.cli.output import say
-from trainlab.cli.plan_text import print_plan
 from trainlab.errors import RecordError
+from trainlab.execute.jobs import passes_output_on
 from trainlab.lab import Activity, Watcher
 from trainlab.lab.run_progress import (
     Download,
@@ -37,10 +40,15 @@ from trainlab.lab.run_progress import (
     time_left_text,
 )
 from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import WatchedRecord
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
+from trainlab.watching.screen import between_lines
 from trainlab.words import Words
+
+if TYPE_CHECKING:
+    from trainlab.analysis.scripts import SoFar
 
 SILENCE_S = 3.0
 """After so long without a line one is printed."""
@@ -57,9 +65,12 @@ BESIDE_LABEL = 22
 class ConsoleWatcher(Watcher):
     """Spinners and bars on a terminal, lines elsewhere."""
 
+    shows_output = True
+
     def __init__(self, console: Console, words: Words) -> None:
         self._console, self._words = console, words
         self._progress: StudyProgress | None = None
+        self._so_far: SoFar | None = None
 
     def say(self, key: str, **values: object) -> None:
         say(self._console, self._words(key, **values))
@@ -75,12 +86,46 @@ class ConsoleWatcher(Watcher):
 
     def planned(self, study: Study) -> None:
         if study.cells:
+            from trainlab.cli.plan_text import print_plan
+
             print_plan(self._console, study, self._words)
+
+    def seen(self, watched: WatchedRecord) -> None:
+        from trainlab.analysis.scripts import SoFar
+
+        self._so_far = self._so_far or SoFar()
+        if lines := self._so_far.lines(watched, self._words):
+            self._say_beside(*lines)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """The same progress each time: what was shown before is not shown again."""
+        record = run.study()
+        study = record.to_study(str(run.study_file))
+        if passes_output_on(study, record.on, record.jobs, record.trial_timeout_s):
+            return self._passing_output_on(study, run)
         self._progress = self._progress or StudyProgress(self._console, run, self._words)
         return self._progress.shown()
+
+    @contextmanager
+    def _passing_output_on(self, study: Study, run: RunFolder) -> Iterator[None]:
+        """A script prints: ours comes before it and after it."""
+        assert study.script is not None
+        name = study.script.module or Path(study.script.path).name
+        self._say_beside(self._words("watching_script", script=name, path=relpath(run.path)))
+        try:
+            yield
+        finally:
+            self._say_beside()
+
+    def _say_beside(self, *lines: str) -> None:
+        """Lines that cannot be taken for those of the script."""
+        if self._console.quiet:
+            return
+        with between_lines():
+            if not lines and self._console.is_terminal:
+                self._console.rule(style="dim")
+            for line in lines:
+                say(self._console, f"trainlab: {line}", "dim")
 
 
 class Silence:

@@ -23,9 +23,8 @@ from trainlab.cli.options import (
 )
 from trainlab.cli.output import output_for_programs, print_json, say
 from trainlab.cli.parsing import question_of
-from trainlab.cli.plan_text import plan_json, print_plan
 from trainlab.errors import SpecError
-from trainlab.execute.jobs import EXECUTORS, jobs_of
+from trainlab.execute.jobs import EXECUTORS, jobs_of, passes_output_on
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
 from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
 from trainlab.lab import Run, drive, open_run, planned, resume_run
@@ -101,17 +100,20 @@ class Reported(Quietable):
 
     def show(self, outcome: Outcome) -> None:
         """Prints what a run came to; a study also gets its report, whatever is printed. Who interrupts it
-        does not wait for that."""
+        does not wait for that. Where a script's output was passed on, standard output is its alone."""
         from trainlab.cli.run_summary import Summary, evidence_json
 
-        run, evidence = outcome.run, outcome.run.evidence()
-        summary = Summary(Console(quiet=self.as_json or self.quiet), evidence, self.words)
+        run, evidence, record = outcome.run, outcome.run.evidence(), outcome.run.study()
+        place = record.on, record.jobs, record.trial_timeout_s
+        is_passed_on = passes_output_on(evidence.study, *place)
+        console = Console(stderr=is_passed_on, quiet=self.as_json or self.quiet)
+        summary = Summary(console, evidence, self.words)
         if self.as_json:
             print_json({"run": str(run.path), **evidence_json(evidence)})
-        elif self.quiet:
-            sys.stdout.write(f"{run.path}\n")
-        else:
+        elif not self.quiet:
             summary.print_all(run)
+        elif not is_passed_on:
+            sys.stdout.write(f"{run.path}\n")
         # Whoever goes on with a run wants what was asked for when it began, unless they say so.
         asked = (
             "report" in self.model_fields_set or "--no-report" not in run.study().command.split()
@@ -121,7 +123,8 @@ class Reported(Quietable):
             summary.write_report(run)
         elif is_reported and evidence.learned:
             summary.say_command("report_with", "report", run)
-        exit_for_failures(outcome.complete_run().evidence(), self.words.lang)
+        is_told = is_passed_on and not self.as_json
+        exit_for_failures(outcome.complete_run().evidence(), self.words.lang, is_told=is_told)
 
 
 class Studying(Placed, Reported):
@@ -148,6 +151,8 @@ class Studying(Placed, Reported):
 
     def show_plan(self, study: Study, *, each_device: bool) -> None:
         """What would be run."""
+        from trainlab.cli.plan_text import plan_json, print_plan
+
         if self.as_json:
             print_json(plan_json(study))
         else:

@@ -13,6 +13,7 @@ from trainlab.cli.output import output_for_programs, say
 from trainlab.cli.parsing import varied_of
 from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
+from trainlab.execute.jobs import passes_output_on
 from trainlab.lab.driving import drive
 from trainlab.lab.script_study import BUDGET_S, STEPS, diagnose, found_script, script_study
 from trainlab.spec import CostSpec, checked
@@ -64,8 +65,8 @@ class WatchVerb(OfScript, Studying):
     r"""A metric in a line that the script prints: a regular expression with one group, as
     'accuracy=Accuracy: .*\((\d+)%\)'; again for more."""
     metric_file: list[str] = option("NAME=FILE:COLUMN", "what+", [])
-    """A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for more. Scalars
-    that it writes for TensorBoard are taken without."""
+    """A metric in a CSV file that the script writes, as accuracy=log.csv:val_acc; again for more. What
+    it gives to TensorBoard, W&B, MLflow, Trackio or Accelerate is taken without."""
     seed_argument: str | None = option("OPTION", "what+")
     """The script's option that takes the seed; none: it has none. Not given: --seed, where its text has
     it."""
@@ -113,8 +114,10 @@ class WatchVerb(OfScript, Studying):
         if self.dry_run:
             self.show_plan(study, each_device=False)
             return
-        with output_for_programs(self.as_json or self.quiet):
-            outcome = drive(study, watcher=self.watcher(), **self.placed())
+        placed = self.placed()
+        is_passed_on = passes_output_on(study, self.on, placed["jobs"], self.trial_timeout)
+        with output_for_programs(self.as_json or (self.quiet and not is_passed_on)):
+            outcome = drive(study, watcher=self.watcher(), **placed)
         self.show(outcome)
 
 

@@ -9,23 +9,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainlab.errors import Interrupted, cut_lines, said_by
 from trainlab.execute.planned_run import planned_trial
 from trainlab.execute.signals import signals_held
-from trainlab.machine.device import is_out_of_memory
 from trainlab.record.cost_record import LoadRecord
 from trainlab.record.files import LineWriter, make_folder
 from trainlab.record.run_folder import RunFolder, TrialFolder
 from trainlab.record.schema import Note, note
 from trainlab.record.study_record import Event
-from trainlab.record.trial_record import OUT_OF_MEMORY, DataRecord, Failure
-from trainlab.train.callbacks import Progress
-from trainlab.train.checkpoints import CheckpointedTrial
-from trainlab.train.setup import Setup
+from trainlab.record.trial_record import OUT_OF_MEMORY, DataRecord, Failure, Progress
 from trainlab.watching.script_process import ScriptError
 from trainlab.workloads.user_code import mistake_in
+
+if TYPE_CHECKING:
+    from trainlab.train.checkpoints import CheckpointedTrial
+    from trainlab.train.setup import Setup
 
 
 class Attempt:
@@ -33,8 +33,11 @@ class Attempt:
     record is always written. A trial runs the user's code, which may raise anything, a KeyboardInterrupt
     too, and a signal may interrupt at any moment."""
 
-    def __init__(self, folder: TrialFolder, environment: str, token: str | None = None) -> None:
-        """`token` tells this attempt from any other at the trial; one is made up where none is given."""
+    def __init__(
+        self, folder: TrialFolder, environment: str | None, token: str | None = None
+    ) -> None:
+        """`environment`: the machine; None where only its end tells. `token` tells this attempt from
+        any other at the trial; one is made up where none is given."""
         self.folder = folder
         self._token = token or new_token()
         self.progress = Progress()
@@ -45,7 +48,7 @@ class Attempt:
         self.engine_facts: dict[str, Any] = {}
         self.load: LoadRecord | None = None
         self.trial = planned_trial(folder)
-        self._environment = environment
+        self.environment = environment
         self._raised: BaseException | None = None
         self._failure: Failure | None = None
         self._is_open = False
@@ -60,11 +63,11 @@ class Attempt:
             self.notes.append(note("tried_again", number=before.attempt + 1))
         with signals_held():
             self._record = self.folder.begin_attempt(
-                state="running", started=_now(), environment=self._environment, token=self._token
+                state="running", started=_now(), environment=self.environment, token=self._token
             )
             self._is_open = True
 
-    def record_setup(self, setup: Setup, engine: Mapping[str, Any]) -> None:
+    def record_setup(self, setup: "Setup", engine: Mapping[str, Any]) -> None:
         """Records what the settings became on this machine, by which engine, and the data that is really
         used."""
         self._place = setup.workload.place
@@ -83,8 +86,10 @@ class Attempt:
         )
         self.folder.write(self._record)
 
-    def checkpointed(self) -> CheckpointedTrial:
+    def checkpointed(self) -> "CheckpointedTrial":
         """The trial as its checkpoints know it, once its set-up is recorded."""
+        from trainlab.train.checkpoints import CheckpointedTrial
+
         facts = self._record.model_dump(mode="json")["resolved"]
         return CheckpointedTrial(self.folder, self._record.attempt, self._token, facts)
 
@@ -106,6 +111,7 @@ class Attempt:
         outcome = {
             "state": state,
             "resolved": self._record.resolved | self.engine_facts,
+            "environment": self.environment,
             "ended": _now(),
             "total_s": progress.total_s,
             "load": self.load,
@@ -160,6 +166,8 @@ def _failure(error: BaseException, place: str) -> Failure:
     where she makes the workload."""
     if isinstance(error, ScriptError):
         return error.failure
+    from trainlab.machine.device import is_out_of_memory
+
     failure = mistake_in(error, place)
     if failure is None:
         failure = Failure(kind=type(error).__name__, message=said_by(error), traceback="")

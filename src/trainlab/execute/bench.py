@@ -8,20 +8,19 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from itertools import groupby
 from typing import Literal, Protocol
 
-import numpy as np
-
-from trainlab.execute.attempt import EventWriter
+from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.planned_run import IsOver, add_groups, has_run
-from trainlab.machine.device import Footprint
+from trainlab.machine.host import Footprint
 from trainlab.measure.interleaved import Rounds, TurnTaker
 from trainlab.plan import Group, bench_of
+from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.spec import Study
-from trainlab.stats.cost_ratio import compare_costs, levels
 
 MOST_READY = 12
 """Processes that take turns in one block: more would stretch a round over seconds."""
@@ -41,6 +40,95 @@ class Seat(TurnTaker, Protocol):
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
         """Writes its record."""
+
+
+class Timer(Protocol):
+    """Times the steps of a trial that is set up."""
+
+    def warm_up(self) -> Footprint:
+        """Runs steps until they are warm."""
+
+    def turn(self, number: int) -> float:
+        """A turn in the round of that number: its median step in ms."""
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+        """What was measured."""
+
+
+class TimedTrial:
+    """A cost trial whose steps are timed in turns, in this process, with a record of it whatever happens.
+    Once it has failed it takes no more turns."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        make_timer: Callable[[Attempt, ExitStack], Timer],
+        *,
+        is_script: bool = False,
+    ) -> None:
+        """`make_timer` sets the trial up; what it puts on the stack is undone at the end."""
+        self._attempt, self._make_timer, self._is_script = attempt, make_timer, is_script
+        self._timer: Timer | None = None
+        self._open = ExitStack()
+        self.has_ended = False
+
+    def begin(self) -> None:
+        """Starts the process of a script."""
+        if self._is_script and self._timer is None and not self.has_ended:
+            self._set_up()
+            if self._timer is None:
+                self._end()
+
+    def _set_up(self) -> None:
+        self._attempt.begin()
+        with self._attempt:
+            self._timer = self._make_timer(self._attempt, self._open)
+
+    def warm_up(self) -> Footprint | None:
+        """Sets the trial up and runs its steps until they are warm; None where that fails."""
+        if self.has_ended:
+            return None
+        if self._timer is None:
+            self._set_up()
+        found: Footprint | None = None
+        with self._attempt:
+            if self._timer is not None:
+                found = self._timer.warm_up()
+        if found is None:
+            self._end()
+        return found
+
+    def turn(self, number: int) -> float | None:
+        """A turn in the round of that number: its median step in ms; None where it failed."""
+        median_ms: float | None = None
+        if self._timer is not None:
+            with self._attempt:
+                median_ms = self._timer.turn(number)
+            if median_ms is None:
+                self._end()
+        return median_ms
+
+    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
+        """Writes what was measured, and that the trial is done."""
+        if self._timer is not None:
+            with self._attempt:
+                self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
+                self._attempt.progress.state = "done"
+            self._end()
+
+    def abandon(self) -> None:
+        """Records a trial that was under way as interrupted."""
+        self._close()
+        self._attempt.interrupt()
+
+    def _end(self) -> None:
+        self._close()
+        self._attempt.end()
+        self._attempt.pass_on_interrupt()
+
+    def _close(self) -> None:
+        self._timer, self.has_ended = None, True
+        self._open.close()
 
 
 def take_turns(
@@ -141,6 +229,10 @@ Row = tuple[str, bool, str | None]
 def is_precise(run: RunFolder, study: Study, mode: str) -> bool:
     """In that mode, from the records so far: how wide the intervals are, never what they show. Measuring
     until a difference is found would find one."""
+    import numpy as np
+
+    from trainlab.stats.cost_ratio import compare_costs, levels
+
     assert study.cost is not None
     benches: dict[str, dict[Row, dict[int, float]]] = {}
     for trial in run.trials():

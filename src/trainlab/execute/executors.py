@@ -29,7 +29,7 @@ from trainlab.execute.planned_run import IsOver
 from trainlab.execute.preflight import preflight
 from trainlab.execute.retries import Retries
 from trainlab.execute.signals import signals_held
-from trainlab.execute.worker import TimedTrial, run_group
+from trainlab.execute.worker import run_group, timed_trial
 from trainlab.machine.device import is_cpu, pick_device
 from trainlab.machine.environment import capture
 from trainlab.machine.host import usable_vcpus
@@ -185,7 +185,7 @@ class _Here:
 
     def run_bench(self, groups: Sequence[Group]) -> None:
         ids = [one for group in groups for one in group.ids]
-        seats = [TimedTrial(self.run, one, self.environment, self.load) for one in ids]
+        seats = [timed_trial(self.run, one, self.environment, self.load) for one in ids]
         try:
             with torch_restored():
                 take_turns(seats, groups, self.events)

@@ -97,6 +97,24 @@ def are_processes_asked(asked: AskedJobs, on: str, trial_timeout_s: float | None
     return on == "processes" or asked not in (AUTO, 1) or trial_timeout_s is not None
 
 
+def are_scripts_started_here(
+    study: object, on: str, asked: AskedJobs, trial_timeout_s: float | None
+) -> bool:
+    """Whether what is asked are runs of a script, one at a time: the driver starts them itself, and needs
+    no torch."""
+    if not isinstance(study, Study) or study.script is None:
+        return False
+    return on == "local" and trial_timeout_s is None and (study.num_learn < 2 or asked == 1)
+
+
+def passes_output_on(
+    study: Study, on: str, asked: AskedJobs, trial_timeout_s: float | None
+) -> bool:
+    """Whether it is one run of a script, whose output is passed on as it comes: standard output is the
+    script's alone."""
+    return study.is_one_script and are_scripts_started_here(study, on, asked, trial_timeout_s)
+
+
 def check_jobs(asked: AskedJobs, on: str, study: Study, *, has_objects: bool = False) -> None:
     """SpecError where a study cannot run so many trials side by side, or one in several processes, which
     Python objects cannot go to."""

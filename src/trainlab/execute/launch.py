@@ -31,7 +31,7 @@ from trainlab.spec.facts import is_script
 from trainlab.watching import script_process as script
 
 if TYPE_CHECKING:
-    from trainlab.machine.device import Footprint
+    from trainlab.machine.host import Footprint
 
 PRELOADED = ["trainlab.execute.worker", "torch._dynamo"]
 """torch's optimizers import their compiler when the first is made."""

@@ -15,23 +15,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
+from trainlab.execute.bench import TimedTrial
 from trainlab.execute.launch import INTERRUPTED, Job
-from trainlab.execute.script_trials import ScriptTimer, run_scripts
+from trainlab.execute.script_trials import run_scripts, script_timer
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.instruments.curve_writer import CurveWriter, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.instruments.tensorboard import TensorBoard
 from trainlab.machine import process_state
-from trainlab.machine.device import Footprint, pick_device
+from trainlab.machine.device import pick_device
 from trainlab.machine.load import LoadMeter
 from trainlab.measure.layer_profile import measure_probes, profile_layers
 from trainlab.measure.limits import measured_limits
@@ -70,7 +72,7 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
         torch.set_num_threads(job.threads)
     threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
     run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
-    seat = TimedTrial(run, job.trials[0], job.environment, load, job.token)
+    seat = timed_trial(run, job.trials[0], job.environment, load, job.token)
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
@@ -129,7 +131,9 @@ def run_group(
     try:
         with process_state.torch_restored() as restore:
             if study.script is not None:
-                run_scripts(attempts, study, study.script, events)
+                # By itself a script runs as it would without us, with as many threads as it likes.
+                threads = torch.get_num_threads() if study.num_learn > 1 else None
+                run_scripts(attempts, study, study.script, events, threads)
                 return
             for attempt in attempts:
                 if attempt not in learning:
@@ -298,89 +302,24 @@ def _measure(run: RunFolder, attempt: Attempt, study: Study, load: Loader) -> No
     attempt.pass_on_interrupt()
 
 
-class TimedTrial:
-    """A cost trial whose steps are timed in turns, in this process, with a record of it whatever happens.
-    Once it has failed it takes no more turns."""
+def timed_trial(
+    run: RunFolder, trial_id: str, environment: str, load: Loader, token: str | None = None
+) -> TimedTrial:
+    """A cost trial to be timed in turns in this process."""
 
-    def __init__(
-        self,
-        run: RunFolder,
-        trial_id: str,
-        environment: str,
-        load: Loader,
-        token: str | None = None,
-    ) -> None:
-        self._run, self._load = run, load
-        self._attempt = Attempt(run.trial(trial_id), environment, token)
-        self._timer: StepTimer | ScriptTimer | None = None
-        self._open = ExitStack()
-        self.has_ended = False
+    def timer(attempt: Attempt, opened: ExitStack) -> StepTimer:
+        assert attempt.trial.cost is not None
+        opened.callback(dismiss_crew)
+        # Where memory comes from is settled first: it is that which is to lie elsewhere.
+        process_state.prepare_process(attempt.trial.settings)
+        opened.enter_context(process_state.random_layout())
+        return StepTimer(_set_up_cost(run, attempt, load), attempt.trial.cost)
 
-    def begin(self) -> bool:
-        """Starts the process of a script; whether it may warm up then."""
-        attempt = self._attempt
-        script = self._run.study().to_study(str(self._run.study_file)).script
-        if self._timer is None and script is not None and not self.has_ended:
-            attempt.begin()
-            with attempt:
-                self._timer = ScriptTimer(attempt, script)
-                self._open.callback(self._timer.close)
-            if self._timer is None:
-                self._end()
-        return not self.has_ended
-
-    def warm_up(self) -> Footprint | None:
-        """Sets the trial up and runs its steps until they are warm; None where that fails."""
-        attempt, trial = self._attempt, self._attempt.trial
-        if not self.begin():
-            return None
-        found: Footprint | None = None
-        if self._timer is None:
-            attempt.begin()
-        with attempt:
-            if self._timer is None:
-                assert trial.cost is not None
-                # Where memory comes from is settled first: it is that which is to lie elsewhere.
-                process_state.prepare_process(trial.settings)
-                self._open.enter_context(process_state.random_layout())
-                self._timer = StepTimer(_set_up_cost(self._run, attempt, self._load), trial.cost)
-            found = self._timer.warm_up()
-        if found is None:
-            self._end()
-        return found
-
-    def turn(self, number: int) -> float | None:
-        """A turn in the round of that number: its median step in ms; None where it failed."""
-        median_ms: float | None = None
-        if self._timer is not None:
-            with self._attempt:
-                median_ms = self._timer.turn(number)
-            if median_ms is None:
-                self._end()
-        return median_ms
-
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        """Writes what was measured, and that the trial is done."""
-        if self._timer is not None:
-            with self._attempt:
-                self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
-                self._attempt.progress.state = "done"
-            self._end()
-
-    def abandon(self) -> None:
-        """Records a trial that was under way as interrupted."""
-        self._close()
-        self._attempt.interrupt()
-
-    def _end(self) -> None:
-        self._close()
-        self._attempt.end()
-        self._attempt.pass_on_interrupt()
-
-    def _close(self) -> None:
-        self._timer, self.has_ended = None, True
-        dismiss_crew()
-        self._open.close()
+    script = run.study().to_study(str(run.study_file)).script
+    attempt = Attempt(run.trial(trial_id), environment, token)
+    if script is None:
+        return TimedTrial(attempt, timer)
+    return TimedTrial(attempt, partial(script_timer, script), is_script=True)
 
 
 # What a trial trains with, and who watches it.

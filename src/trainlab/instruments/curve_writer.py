@@ -7,7 +7,8 @@ from typing import Literal
 
 from trainlab.record.files import LineWriter
 from trainlab.record.study_record import Event
-from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Instrument, Point, TrialView
 
 
 class CurveWriter(Instrument):

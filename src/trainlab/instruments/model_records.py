@@ -19,8 +19,8 @@ from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import LONGEST_SIDE, ConfusionRecord, Mistake, Picture
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
-from trainlab.record.trial_record import FINISHED
-from trainlab.train.callbacks import Instrument, Progress, TrialView
+from trainlab.record.trial_record import FINISHED, Progress
+from trainlab.train.callbacks import Instrument, TrialView
 from trainlab.train.engines.engine import Member, Session
 from trainlab.train.opaque import opaque_names, plain_name
 from trainlab.train.seeds import seeded

@@ -18,6 +18,7 @@ from trainlab.instruments.probe_hooks import ProbedCalls, ProbedParameters
 from trainlab.instruments.reducers import DeadUnits
 from trainlab.record.files import LineWriter
 from trainlab.record.learning_record import FiredRecord, ProbeRecord, ProbesRecord
+from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.train.callbacks import (
     Instrument,
@@ -26,7 +27,6 @@ from trainlab.train.callbacks import (
     Point,
     ProgramInstrument,
     ProgramView,
-    Progress,
     TrialView,
 )
 from trainlab.train.engines.engine import Unsuited

@@ -20,9 +20,9 @@ from torch.utils.tensorboard.summary import hparams
 from trainlab.errors import reason_in
 from trainlab.record.files import writing
 from trainlab.record.learning_record import ProbeRecord, metric_tag
-from trainlab.record.trial_record import FINISHED
+from trainlab.record.trial_record import FINISHED, Progress
 from trainlab.spec.probe import Bins
-from trainlab.train.callbacks import Instrument, Point, Progress, TrialView
+from trainlab.train.callbacks import Instrument, Point, TrialView
 
 
 def write_probe(writer: SummaryWriter, record: ProbeRecord, samples: int) -> None:

@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainlab.analysis.evidence import gather
 from trainlab.execute import launch, planned_run
-from trainlab.execute.jobs import AskedJobs, are_processes_asked, check_jobs, check_place
+from trainlab.execute.jobs import (
+    AskedJobs,
+    are_processes_asked,
+    are_scripts_started_here,
+    check_jobs,
+    check_place,
+)
 from trainlab.execute.lease import leased
+from trainlab.execute.script_trials import ScriptExecutor
 from trainlab.execute.signals import EndAtOnce, interrupted_after, signals_interrupt
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
@@ -81,10 +87,11 @@ def drive(
     jobs = check_place(on, jobs, trial_timeout_s, **has_objects)
     check_without_torch(asked, where, out=out, many=many, given=given)
     has_processes = asked.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
-    if on in FORKED and (has_processes or not any(has_objects.values())):
-        launch.prepare()  # it imports torch while this process does
     sent = given if has_processes and on != "inline" else {}
-    with _executing(on, jobs, trial_timeout_s, watcher, given, instruments, sent) as parts:
+    is_forked = on in FORKED and (has_processes or not any(has_objects.values()))
+    with _executing(
+        asked, on, jobs, trial_timeout_s, watcher, given, instruments, sent, is_forked=is_forked
+    ) as parts:
         load, executor = parts
         if isinstance(asked, Study):
             study = asked
@@ -133,10 +140,8 @@ def go_on(
         key = "resumed" if num_left else "nothing_left"
         watcher.say(key, left=num_left, all=len(run.study().trials))
         if groups or max(study.looks, default=0) > len(study.seeds):
-            if record.on in FORKED:
-                launch.prepare()
             limit_s = record.trial_timeout_s
-            with _executing(record.on, record.jobs, limit_s, watcher) as (_, executor):
+            with _executing(study, record.on, record.jobs, limit_s, watcher) as (_, executor):
                 _preflight(executor, study, watcher)
                 was_cut = _run_stages(run, executor, groups, next_stage, budget_s, watcher)
         _write_tables(run, watcher)
@@ -145,6 +150,7 @@ def go_on(
 
 @contextmanager
 def _executing(
+    asked: Question | Study,
     on: str,
     jobs: AskedJobs,
     trial_timeout_s: float | None,
@@ -152,10 +158,20 @@ def _executing(
     given: "Mapping[str, Workload] | None" = None,
     instruments: "Sequence[Instrument]" = (),
     to_send: "Mapping[str, Workload] | None" = None,
-) -> "Iterator[tuple[Loader, Executor]]":
-    """What runs trials, once torch is there, and what loads workloads; `to_send` are those objects that
-    fresh processes must get. Inside, signals interrupt; what trials change in this process is as before
+    *,
+    is_forked: bool = True,
+) -> "Iterator[tuple[Loader | None, Executor]]":
+    """What runs trials, and what loads workloads, once torch is there; scripts that this process starts
+    itself need neither. `to_send` are those objects that fresh processes must get; `is_forked`: some are
+    forked on this machine. Inside, signals interrupt; what trials change in this process is as before
     afterwards."""
+    if are_scripts_started_here(asked, on, jobs, trial_timeout_s):
+        with signals_interrupt():
+            seen = watcher.seen if watcher.shows_output else None
+            yield None, ScriptExecutor(_import_analysis, seen)
+        return
+    if is_forked and on in FORKED:
+        launch.prepare()  # it imports torch while this process does
     with watcher.status("starting_torch"):
         from trainlab.execute.executors import executor_for
         from trainlab.machine.process_state import process_restored
@@ -167,10 +183,18 @@ def _executing(
         yield load, executor
 
 
+def _import_analysis() -> None:
+    """What the answer needs, while a script imports torch for as long."""
+    import trainlab.analysis.overview
+    import trainlab.analysis.results  # noqa: F401
+
+
 def _preflight(
     executor: "Executor", study: Study, watcher: Watcher, *, each_device: bool = False
 ) -> tuple[str, ...]:
     """Checks the study where it will run; the devices there."""
+    if study.script is not None:
+        return executor.preflight(study, each_device=each_device)
     from trainlab.data.fetch import reporting_to
 
     with watcher.fetching() as shown, reporting_to(shown):
@@ -224,6 +248,7 @@ def _run_groups(
 
 def _further_seeds(run: Run, num_seeds: int, watcher: Watcher) -> tuple[Group, ...] | None:
     """What runs so many seeds, where they may decide a comparison; says which are open."""
+    from trainlab.analysis.evidence import gather
     from trainlab.analysis.factors import open_comparisons
 
     with watcher.status("counting_decided"):

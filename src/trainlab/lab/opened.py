@@ -6,7 +6,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.analysis.evidence import Evidence, gather
 from trainlab.errors import RecordError, TrainlabError, said_by
 from trainlab.lab.notebook_display import session_words
 from trainlab.record.files import make_folder
@@ -17,6 +16,7 @@ from trainlab.words import Words
 if TYPE_CHECKING:
     import pandas as pd
 
+    from trainlab.analysis.evidence import Evidence
     from trainlab.analysis.finding import Finding
     from trainlab.analysis.gate import Gate
     from trainlab.export.frames import Exported
@@ -37,11 +37,13 @@ class Findings(tuple["Finding", ...]):
 class Run(RunFolder):
     """A run folder that also offers its results as tables and findings."""
 
-    _evidence: Evidence | None = None
+    _evidence: "Evidence | None" = None
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> "Evidence":
         """All its records, arranged by cell; read again only while trials are still to come."""
         if self._evidence is None or not self._evidence.is_complete:
+            from trainlab.analysis.evidence import gather
+
             self._evidence = gather(self)
         return self._evidence
 

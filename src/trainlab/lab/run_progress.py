@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 from trainlab.execute.lease import holder_of
 from trainlab.record.run_folder import RunFolder
+from trainlab.record.script_record import WatchedRecord
 from trainlab.record.study_record import Event, EventReader
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
@@ -36,6 +37,9 @@ LOOK_SHARE = 0.02
 class Watcher:
     """Is told what happens while a question is answered; this one ignores it all."""
 
+    shows_output = False
+    """Whether what a script prints that runs alone is passed on to where this process prints."""
+
     def say(self, key: str, **values: object) -> None:
         """How the run goes on: a sentence, by its key among the words."""
 
@@ -52,6 +56,9 @@ class Watcher:
 
     def planned(self, study: Study) -> None:
         """All checks have passed; this is what will be run."""
+
+    def seen(self, watched: WatchedRecord) -> None:
+        """What was seen by now of a script that runs alone."""
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
         """Entered while trials run; the events in the run folder say how far they are."""

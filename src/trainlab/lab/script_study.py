@@ -388,6 +388,9 @@ def _watched(run: Run) -> WatchedRecord | None:
         watched = run.trial(trial.id).watched.read()
     except RecordError:
         return None
+    if watched.framework:
+        rule = "Keras trains it, and what is tried changes calls of PyTorch"
+        raise SpecError([f"{trial.workload}: {rule}; use `trainlab watch`"])
     if not update_parts_ms(watched):
         rule = "too few updates were seen to say what limits it"
         raise SpecError([f"{trial.workload}: {rule}; give it more data or epochs"])

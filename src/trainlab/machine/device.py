@@ -1,16 +1,12 @@
 """Which device a trial runs on, what it is, and when it is done."""
 
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import psutil
-import pynvml
 import torch
 
 from trainlab.errors import DeviceError
-from trainlab.machine.host import SPARE_SHARE
-from trainlab.record.study_record import Gpu
+from trainlab.machine.host import Footprint
 
 
 def pick_device(name: str) -> torch.device:
@@ -57,38 +53,6 @@ def _check_cuda(device: torch.device) -> None:
         )
 
 
-def gpus_here() -> tuple[tuple[Gpu, ...], str | None]:
-    """Each as the driver names it, and the driver's version."""
-
-    def queried(call: Any, *arguments: Any) -> Any:
-        try:
-            return call(*arguments)
-        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
-            return None
-
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return (), None
-    gpus = []
-    for number in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
-        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
-        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
-        clock_mhz = queried(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
-        gpus.append(
-            Gpu(
-                name=pynvml.nvmlDeviceGetName(handle),
-                memory_gib=None if memory is None else round(memory.total / 2**30, 1),
-                power_limit_w=None if power_mw is None else power_mw / 1000,
-                sm_clock_max_mhz=clock_mhz,
-            )
-        )
-    driver = pynvml.nvmlSystemGetDriverVersion()
-    pynvml.nvmlShutdown()
-    return tuple(gpus), driver
-
-
 def synchronize(device: torch.device) -> None:
     """Waits until all work queued on the device is done; a clock read before that measures nothing."""
     if device.type == "cuda":
@@ -111,23 +75,6 @@ def device_name(device: torch.device) -> str:
 
 CONTEXT_BYTES = 600 * 2**20
 """What a process takes of a GPU beside its tensors."""
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """Of a process that is set up and warm."""
-
-    host_bytes: int
-    device_bytes: int = 0
-    device_free_bytes: int = 0
-    device_total_bytes: int = 0
-
-    def fits_again(self, times: int = 1) -> bool:
-        """Whether so many other processes like this one fit into the memory that is free now."""
-        host = psutil.virtual_memory()
-        fits_host = host.available - times * self.host_bytes >= SPARE_SHARE * host.total
-        spare_bytes = SPARE_SHARE * self.device_total_bytes
-        return fits_host and self.device_free_bytes - times * self.device_bytes >= spare_bytes
 
 
 def footprint(device: torch.device) -> Footprint:

@@ -3,18 +3,20 @@
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import psutil
 
-from trainlab.machine.host import cpu_model, output_of, usable_vcpus
+from trainlab.machine.host import cpu_model, gpus_here, output_of, usable_vcpus
 from trainlab.record.study_record import Environment
 
 PACKAGES = (
     *("trainlab", "torch", "numpy", "tensorboard", "pydantic", "scipy", "pandas"),
-    *("torchvision", "lightning"),
+    *("torchvision", "lightning", "keras", "jax", "tensorflow", "tensorflow-cpu"),
 )
 """Those whose version can change a number or a file."""
 
@@ -26,16 +28,16 @@ THREAD_VARIABLES = (
 
 def capture(folder: Path) -> Environment:
     """This machine and process now; `folder` says whose git commit is meant. Imports torch."""
-    import torch
+    return with_torch(machine_of(folder), torch_facts())
 
-    from trainlab.machine.device import gpus_here
 
+def machine_of(folder: Path) -> Environment:
+    """The machine alone: nothing of a process."""
     commit = _git(folder, "rev-parse", "HEAD")
     system = f"{platform.system()} {platform.version()}"
     with suppress(OSError, KeyError):
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
     gpus, driver = gpus_here()
-    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
     versions = {}
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -51,17 +53,33 @@ def capture(folder: Path) -> Environment:
         os=f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else system,
         kernel=platform.release(),
         python=platform.python_version(),
-        # torch's own word: its build (+cpu, +cu130) is part of its version.
-        packages=versions | {"torch": torch.__version__},
+        packages=versions,
         variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
         git_commit=commit,
         git_dirty=None if commit is None else _is_dirty(folder),
-        cuda=torch.version.cuda,
-        cudnn=None if cudnn is None else str(cudnn),
-        torch_threads=torch.get_num_threads(),
-        torch_interop_threads=torch.get_num_interop_threads(),
-        tf32=tf32_modes(),
     )
+
+
+def with_torch(machine: Environment, facts: Mapping[str, Any]) -> Environment:
+    """The machine and a process that has told its `torch_facts`."""
+    packages = machine.packages | facts["packages"]
+    return machine.model_copy(update={**facts, "packages": packages})
+
+
+def torch_facts() -> dict[str, Any]:
+    """What an Environment has of the torch of this process, which is imported."""
+    import torch
+
+    cudnn = torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None
+    return {
+        # Its own word: its build (+cpu, +cu130) is part of its version.
+        "packages": {"torch": torch.__version__},
+        "cuda": torch.version.cuda,
+        "cudnn": None if cudnn is None else str(cudnn),
+        "torch_threads": torch.get_num_threads(),
+        "torch_interop_threads": torch.get_num_interop_threads(),
+        "tf32": tf32_modes(),
+    }
 
 
 def _git(folder: Path, *words: str) -> str | None:

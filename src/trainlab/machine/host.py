@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import psutil
 
 from trainlab.errors import DataError, RecordError, SpecError
 from trainlab.record.files import writing
+from trainlab.record.study_record import Gpu
 
 
 def usable_vcpus() -> int:
@@ -122,3 +124,53 @@ def expanded(name: str) -> Path:
         return Path(name).expanduser()
     except RuntimeError:
         raise DataError(f"{name}: there is no such user's home") from None
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Of a process that is set up and warm."""
+
+    host_bytes: int
+    device_bytes: int = 0
+    device_free_bytes: int = 0
+    device_total_bytes: int = 0
+
+    def fits_again(self, times: int = 1) -> bool:
+        """Whether so many other processes like this one fit into the memory that is free now."""
+        host = psutil.virtual_memory()
+        fits_host = host.available - times * self.host_bytes >= SPARE_SHARE * host.total
+        spare_bytes = SPARE_SHARE * self.device_total_bytes
+        return fits_host and self.device_free_bytes - times * self.device_bytes >= spare_bytes
+
+
+def gpus_here() -> tuple[tuple[Gpu, ...], str | None]:
+    """Each as the driver names it, and the driver's version."""
+    import pynvml
+
+    def queried(call: Any, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except pynvml.NVMLError:  # a virtual GPU may refuse to tell
+            return None
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return (), None
+    gpus = []
+    for number in range(pynvml.nvmlDeviceGetCount()):
+        handle = pynvml.nvmlDeviceGetHandleByIndex(number)
+        memory = queried(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        power_mw = queried(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+        clock_mhz = queried(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM)
+        gpus.append(
+            Gpu(
+                name=pynvml.nvmlDeviceGetName(handle),
+                memory_gib=None if memory is None else round(memory.total / 2**30, 1),
+                power_limit_w=None if power_mw is None else power_mw / 1000,
+                sm_clock_max_mhz=clock_mhz,
+            )
+        )
+    driver = pynvml.nvmlSystemGetDriverVersion()
+    pynvml.nvmlShutdown()
+    return tuple(gpus), driver

@@ -14,7 +14,6 @@ from typing import Literal, Protocol
 from trainlab.machine.load import load_record
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
-from trainlab.stats.means import median_interval
 
 MIN_ROUNDS = 5
 """Without so many no median over rounds is worth having."""
@@ -70,6 +69,8 @@ class Rounds:
 def _are_known(logs: dict[TurnTaker, dict[int, float]], within: float) -> bool:
     """Whether the ratio of every taker to the first has an interval of no more than this share either
     way."""
+    from trainlab.stats.means import median_interval
+
     if not logs:
         return False
     base, *others = logs.values()

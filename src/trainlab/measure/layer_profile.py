@@ -18,9 +18,10 @@ from trainlab.record.cost_record import LayerRow, LayersRecord, ProbeCostRecord,
 from trainlab.record.files import temporary_folder
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import note
+from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import CostSpec
-from trainlab.train.callbacks import Phase, Point, Progress
+from trainlab.train.callbacks import Phase, Point
 from trainlab.train.engines.engine import Update
 from trainlab.train.opaque import opaque_names, uncompiled
 from trainlab.train.setup import Setup

@@ -19,9 +19,11 @@ from typing import Literal
 
 import torch
 
-from trainlab.machine.device import Footprint, footprint, synchronize
+from trainlab.machine.device import footprint, synchronize
+from trainlab.machine.host import Footprint
 from trainlab.machine.load import cpu_times
 from trainlab.machine.process_state import prepare_process
+from trainlab.measure.energy import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
     WARMUP_S,
@@ -33,7 +35,7 @@ from trainlab.measure.interleaved import (
     warm_ms,
 )
 from trainlab.measure.steps import Steps, Stopwatch, running_steps, timed_ms
-from trainlab.record.cost_record import ColdStep, CostRecord, TurnRecord
+from trainlab.record.cost_record import ColdStep, CostRecord, EnergyRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 from trainlab.train.callbacks import Instrument, Phase
 from trainlab.train.setup import Setup
@@ -167,10 +169,12 @@ class StepTimer:
         return statistics.median(bare_ms)
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        """The record of all turns, after a last look at settled steps and at the smaller last batch."""
+        """The record of all turns, after a last look at the energy of steps, at settled ones and at the
+        smaller last batch."""
         steps, turns = self._steps, self._turns
         prepare_process(self._setup.settings)
         with running_steps(self._setup, self._spec.mode):
+            energy = self._energy()
             settled = [self._observe() for _ in self._first]
             last_ms = []
             if steps.last is not None:
@@ -191,8 +195,20 @@ class StepTimer:
             phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
             stopped=stopped,
+            energy=energy,
             load=load_of(turns, self._load_before),
         )
+
+    def _energy(self) -> EnergyRecord | None:
+        """None, too, for a step that several processes share, each with a GPU of its own."""
+        meter = EnergyMeter.open(self._setup.device)
+        if meter is None or self._setup.settings.processes > 1:
+            return None
+        window = EnergyWindow(meter, self._setup.device)
+        self._steps.next_bare()
+        while not window.step_ended():
+            self._steps.next_bare()
+        return window.record()
 
     def _observe(self) -> ColdStep:
         return self._cold.observe(lambda: self._observed(next(self._steps.endless)))

@@ -71,6 +71,14 @@ class TurnRecord(Record):
     """Cores the host of a virtual machine took away during the turn."""
 
 
+class EnergyRecord(Record):
+    """What the whole GPU took for steps in a row, by the counter of its driver."""
+
+    num_steps: PositiveInt
+    joules: PositiveFloat
+    wall_s: PositiveFloat
+
+
 class CostRecord(StepRecord):
     """cost.json: one fresh process's measurement of a step, raw."""
 
@@ -96,9 +104,17 @@ class CostRecord(StepRecord):
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
     stopped: Literal["tight", "budget"]
+    energy: EnergyRecord | None = None
+    """Of steps that ran alone after the turns; None where nothing counts it."""
     memory: list[tuple[int, int]] = []
     """Of a script: update and resident bytes of its process, at the ends of turns until it first ended."""
     load: LoadRecord
+
+    @property
+    def sample_mj(self) -> float | None:
+        """Energy per sample; None where nothing counted it."""
+        one = self.energy
+        return None if one is None else 1e3 * one.joules / one.num_steps / self.batch_size
 
     def bare_turns_ms(self) -> list[list[float]]:
         """The bare steps of each turn; all as one where there were no turns."""

@@ -20,9 +20,7 @@ TrialId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=,+
 class Record(BaseModel):
     """Base of records: frozen; keys that a later version may have added are ignored."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class FileRecord(Record):

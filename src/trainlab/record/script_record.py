@@ -65,6 +65,17 @@ class StatementRow(Record):
     model and its backward pass."""
 
 
+class ReadRow(Record):
+    """A line of code that reads numbers from tensors amid training, as by `loss.item()`."""
+
+    file: str
+    line: PositiveInt
+    per_step: NonNegativeFloat
+    """How often in a step."""
+    ms: NonNegativeFloat
+    """What that took of a step."""
+
+
 class GrowingRow(Record):
     """A container of the script that grew from update to update."""
 
@@ -81,6 +92,8 @@ class WatchedRecord(FileRecord):
 
     rank: NonNegativeInt = 0
     """Which of the processes that torchrun started."""
+    framework: str = ""
+    """What trained in place of torch's own optimizers, as `Keras 3.15.1, JAX 0.10.2`."""
     arguments: list[str]
     num_steps: NonNegativeInt
     num_backward: NonNegativeInt
@@ -105,11 +118,16 @@ class WatchedRecord(FileRecord):
     optimizers: list[OptimizerRow]
     memory: list[tuple[NonNegativeInt, NonNegativeInt]]
     """Update and resident bytes of the process, several times a second."""
+    energy: list[tuple[NonNegativeInt, NonNegativeFloat, NonNegativeFloat]] = []
+    """Samples trained on, seconds and joules of the GPU since the first update, at the first update of each
+    pass over the data and at the end; none where nothing counts it."""
     samples: dict[str, NonNegativeInt] = {}
     """Looks at the script's stack, by part; none where it was not looked at."""
     statements: list[StatementRow] = []
     """Those seen most, in each look with those that called them."""
     growing: list[GrowingRow] = []
+    reads: list[ReadRow] = []
+    """The most frequent first."""
     num_calls: NonNegativeInt
     """Calls of torch that were seen."""
     call_us: NonNegativeFloat

@@ -1,5 +1,6 @@
 """trial.json: one trial as asked, as resolved, and what became of it."""
 
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import NonNegativeInt
@@ -15,6 +16,22 @@ State = Literal["pending", "running", "done", "diverged", "interrupted", "failed
 FINISHED = ("done", "diverged")
 PLANNED = set(Trial.model_fields)
 """Fields that are known when a trial is planned; all others are filled in when it runs."""
+
+
+@dataclass
+class Progress:
+    """How far a trial has come; updated while it trains, read by whoever records how it ended."""
+
+    state: State = "running"
+    epochs_done: int = 0
+    steps_done: int = 0
+    total_s: float = 0.0
+    final: dict[str, float] = field(default_factory=dict)
+    diverged_at_step: int | None = None
+    diverged_loss: float | None = None
+    best_epoch: int = 0
+    """That with the lowest validation loss so far; 0: there was none."""
+    best_val_loss: float | None = None
 
 
 class DataRecord(Record):

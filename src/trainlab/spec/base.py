@@ -121,6 +121,7 @@ class Spec(BaseModel):
     """A frozen, validated value. `None` means "not asked"; unknown keys are errors."""
 
     model_config = ConfigDict(
+        defer_build=True,
         frozen=True,
         extra="forbid",
         allow_inf_nan=False,

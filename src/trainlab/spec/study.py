@@ -324,6 +324,12 @@ class Study(StudyBase):
         return len(self.all_cells) * len(self.seeds) if self.learn else 0
 
     @property
+    def is_one_script(self) -> bool:
+        """Whether all there is to do is to run a script once, as its user would."""
+        is_watched = self.script is not None and self.script.diagnosis is None
+        return is_watched and self.num_learn == 1 and self.cost is None
+
+    @property
     def factors(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for cell in self.cells for name in cell.levels))
 

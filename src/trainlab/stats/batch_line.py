@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import optimize, special
 
 from trainlab.errors import SpecError
+from trainlab.stats import special
 from trainlab.stats.contrasts import LEVEL, Floats
 from trainlab.stats.means import Interval
 
@@ -156,6 +156,8 @@ def fit_batches(times: Mapping[int, float], noise: TimeNoise | None = None) -> B
 
 def _solve(rows: Floats) -> Floats:
     """Neither part below zero."""
+    from scipy import optimize
+
     return np.asarray(optimize.nnls(rows, np.ones(len(rows)))[0])
 
 

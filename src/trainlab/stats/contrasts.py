@@ -19,7 +19,8 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+
+from trainlab.stats import special
 
 Floats = NDArray[np.float64]
 Rows = tuple[tuple[float, ...], ...]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
+from trainlab.stats import special
 from trainlab.stats.contrasts import LEVEL, Floats, compare_cells, estimate, pair_rows
 from trainlab.stats.means import Interval, Ratio, mean_of, ratio_of_logs
 from trainlab.stats.power import POWER

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import special
 
+from trainlab.stats import special
 from trainlab.stats.contrasts import Floats
 
 MOST_LOG = math.log(sys.float_info.max)

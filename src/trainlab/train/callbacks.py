@@ -8,7 +8,7 @@ between steps.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Value
-from trainlab.record.trial_record import State
+from trainlab.record.trial_record import Progress
 
 
 @dataclass(frozen=True)
@@ -103,22 +103,6 @@ class Point:
     metrics: Mapping[str, float]
     times_s: Mapping[str, float]
     """`time_s` since the start; for an epoch also `train_s` and `test_s`."""
-
-
-@dataclass
-class Progress:
-    """How far a trial has come; updated while it trains, read by whoever records how it ended."""
-
-    state: State = "running"
-    epochs_done: int = 0
-    steps_done: int = 0
-    total_s: float = 0.0
-    final: dict[str, float] = field(default_factory=dict)
-    diverged_at_step: int | None = None
-    diverged_loss: float | None = None
-    best_epoch: int = 0
-    """That with the lowest validation loss so far; 0: there was none."""
-    best_val_loss: float | None = None
 
 
 @dataclass(frozen=True)

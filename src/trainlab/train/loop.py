@@ -38,7 +38,8 @@ from contextlib import contextmanager
 from typing import Literal
 
 from trainlab.data.dataset import Split
-from trainlab.train.callbacks import Point, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Point
 from trainlab.train.checkpoints import Checkpoints, Place
 from trainlab.train.engines.engine import Member, Session, State
 from trainlab.train.metering import Means

@@ -18,9 +18,10 @@ from trainlab.plan import Trial
 from trainlab.record.learning_record import ProbeRecord
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note
+from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.study import short_name
-from trainlab.train.callbacks import Arguments, ParameterIds, Point, Progress, TrialView
+from trainlab.train.callbacks import Arguments, ParameterIds, Point, TrialView
 from trainlab.train.opaque import is_opaque, uncompiled_copy
 from trainlab.train.seeds import seeded
 from trainlab.watching.step_log import SeenLoader, StepLog

@@ -2,11 +2,13 @@
 longer than a call."""
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial, wraps
+from time import perf_counter_ns
 from typing import Any, ClassVar
 
 import torch
@@ -23,10 +25,14 @@ from torch.utils.hooks import RemovableHandle
 
 from trainlab.errors import SpecError
 from trainlab.instruments.calls import Patches
+from trainlab.watching.imports import on_import
+from trainlab.watching.keras_fit import KerasFit
 from trainlab.watching.timeline import OPTIMIZER, OTHER, PREPARE, TRANSFER, ZERO_GRAD, Timeline
 
 _is_compiling = torch.compiler.is_compiling
 """Asked first everywhere: what torch compiles depends on nothing of ours that changes."""
+NOT_THE_SCRIPTS = ("torch.", "trainlab.")
+"""Modules whose reads are their own."""
 OF_LOADER = "_trainlab_loader"
 """What an iterator knows of its loader, which may be gone before it is."""
 LIGHT, COUNTS, WHOLE = range(3)
@@ -52,6 +58,8 @@ class Hooks:
         """`listener`: the tracer. Calls nest: a closure's passes lie within the optimizer's step."""
         self.check_none()
         self._listener, self._timeline, self._thread = listener, timeline, threading.get_ident()
+        self._heard: int | None = self._thread
+        """The thread whose calls are told; None while nobody's are."""
         self.level = WHOLE
         self.updating: list[int] = []
         """The optimizers whose update is under way, by their identity, the outermost first."""
@@ -59,6 +67,8 @@ class Hooks:
         """Whether the outermost module runs, or has raised."""
         self._end_of_call: RemovableHandle | None = None
         self._is_in_backward = False
+        self.reads: dict[tuple[str, int], list[int]] = {}
+        """By file and line that read a number from a tensor amid training: how often, and nanoseconds."""
         self._patches = Patches()
         self._removes: list[Callable[[], None]] = [self._patches.close]
         Hooks.installed = self
@@ -66,6 +76,9 @@ class Hooks:
         self._see_optimizers()
         self._see_passes()
         self._see_data()
+        keras = KerasFit(listener, self._patches, self._set_aside)
+        self._removes.append(on_import("keras", keras.see))
+        self._see_reads()
         if torch.cuda.is_available():
             for name in ("to", "cuda"):
                 self._wrap(torch.Tensor, name, WHOLE, self._transfer_begins, PREPARE)
@@ -90,6 +103,10 @@ class Hooks:
         """This process is watched no more, whatever the watch was interrupted at."""
         if cls.installed is not None:
             cls.installed.close()
+
+    def _set_aside(self, is_aside: bool) -> None:
+        """While Keras trains, which tells of it itself, nobody hears torch."""
+        self._heard = None if is_aside else self._thread
 
     def see(self, level: int) -> None:
         """From here on so much is told. Below WHOLE no model has a hook: it runs as without us."""
@@ -119,13 +136,13 @@ class Hooks:
         """Puts in the place of a function of torch's one that tells of its calls, from a level on. `begins`
         is given the arguments, and gives False for a call that is part of another; the timeline's part
         after it is `then`, or `ends` tells of its end."""
-        original, thread, get_ident = getattr(owner, name), self._thread, threading.get_ident
+        original, get_ident = getattr(owner, name), threading.get_ident
         if then is not None:
             ends = partial(self._timeline.end, then)
 
         @wraps(original)
         def watched(*arguments: Any, **options: Any) -> Any:
-            if _is_compiling() or self.level < level or get_ident() != thread:
+            if _is_compiling() or self.level < level or get_ident() != self._heard:
                 return original(*arguments, **options)
             if begins(*arguments, **options) is False:
                 return original(*arguments, **options)
@@ -166,11 +183,11 @@ class Hooks:
     def _see_models(self) -> None:
         """A global hook sees every module called; it is taken out while the outermost runs, so that the
         others run as they would, and torch compiles nothing of ours into them."""
-        listener, thread, get_ident = self._listener, self._thread, threading.get_ident
+        listener, get_ident = self._listener, threading.get_ident
         self._of_all_modules = hooks = modules._global_forward_pre_hooks
 
         def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
@@ -196,10 +213,10 @@ class Hooks:
 
     def _see_optimizers(self) -> None:
         listener, updating = self._listener, self.updating
-        thread, get_ident = self._thread, threading.get_ident
+        get_ident = threading.get_ident
 
         def before(optimizer: Optimizer, arguments: Any, options: dict[str, Any]) -> Any:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return None
             key = id(optimizer)
             updating.append(key)
@@ -210,7 +227,7 @@ class Hooks:
             return self._see_closure(*arguments, **options) if self.level == WHOLE else None
 
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
-            if _is_compiling() or get_ident() != thread:
+            if _is_compiling() or get_ident() != self._heard:
                 return
             key = id(optimizer)
             while key in updating and updating.pop() != key:
@@ -260,11 +277,11 @@ class Hooks:
     def _see_data(self) -> None:
         listener = self._listener
         begins, ends = listener.data_begins, listener.data_ends
-        thread, get_ident = self._thread, threading.get_ident
+        get_ident = threading.get_ident
         following, iterate = _BaseDataLoaderIter.__next__, DataLoader.__iter__
 
         def watched_next(iterator: Any) -> Any:
-            if get_ident() != thread:
+            if get_ident() != self._heard:
                 return following(iterator)
             loader, batch, has_run_out = getattr(iterator, OF_LOADER, None), None, False
             begins(loader)
@@ -278,7 +295,7 @@ class Hooks:
             return batch
 
         def watched_iter(loader: Any) -> Any:
-            if get_ident() != thread:
+            if get_ident() != self._heard:
                 return iterate(loader)
             begins(None)
             try:
@@ -291,6 +308,30 @@ class Hooks:
         # `next` is looked up in the class that made the iterator: those of torch share this one.
         self._patches.put(_BaseDataLoaderIter, "__next__", watched_next)
         self._patches.put(DataLoader, "__iter__", watched_iter)
+
+    def _see_reads(self) -> None:
+        """Of numbers that the script reads from tensors: on a GPU each waits for all work before it."""
+        thread, get_ident, listener = self._thread, threading.get_ident, self._listener
+
+        def seen(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+            @wraps(read)
+            def watched(tensor: Any) -> Any:
+                is_seen = self.level == WHOLE and not listener.is_testing
+                if not is_seen or _is_compiling() or get_ident() != thread:
+                    return read(tensor)
+                frame, started_ns = sys._getframe(1), perf_counter_ns()
+                number = read(tensor)
+                if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPTS):
+                    place = frame.f_code.co_filename, frame.f_lineno
+                    row = self.reads.setdefault(place, [0, 0])
+                    row[0] += 1
+                    row[1] += perf_counter_ns() - started_ns
+                return number
+
+            return watched
+
+        for name in ("item", "tolist", "__float__"):
+            self._patches.put(torch.Tensor, name, seen(getattr(torch.Tensor, name)))
 
 
 os.register_at_fork(after_in_child=Hooks.free)

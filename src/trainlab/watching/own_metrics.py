@@ -1,45 +1,70 @@
-"""Metrics that a script tells: by `trainlab.log(accuracy=0.98)`, in what it prints, by scalars written for
-TensorBoard or Lightning's CSV file, and in columns of a CSV file that was named."""
+"""Metrics that a script tells: by `trainlab.log(accuracy=0.98)`, in what it prints, by scalars given to
+TensorBoard, W&B, MLflow, Trackio, Accelerate or Lightning's CSV file, and in columns of a CSV file that was
+named."""
 
 import csv
 import gc
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from contextvars import ContextVar
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TextIO
 
 from trainlab.instruments.calls import Patches
+from trainlab.watching.imports import on_import
 
 Tell = Callable[[str, float], None]
 listening: list[Tell] = []
 """Who is told every value that the script logs."""
 
-WRITERS = (
-    ("torch.utils.tensorboard.writer", "SummaryWriter"),
-    ("tensorboardX.writer", "SummaryWriter"),
-    ("lightning.fabric.loggers.csv_logs", "_ExperimentWriter"),
-    ("lightning_fabric.loggers.csv_logs", "_ExperimentWriter"),
-)
-"""Classes that scripts write scalars with, looked for once their modules are loaded."""
-METHODS: Mapping[str, Callable[..., Mapping[str, Any]]] = {
-    "add_scalar": lambda tag, scalar_value, *rest, **options: {tag: scalar_value},
-    "add_scalars": lambda main_tag, tag_scalar_dict, *rest, **options: {
-        f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()
-    },
-    "log_metrics": lambda metrics_dict, *rest, **options: dict(metrics_dict),
+Given = tuple[Mapping[str, Any], Any]
+"""Tags and values, and the step that they were given for, or None."""
+
+
+def _many(scalars: Any = None, step: Any = None, *rest: Any, **named: Any) -> Given:
+    """All in one argument, which has a name of its own in every library."""
+    names = ("metrics_dict", "metrics", "values", "data")
+    found = next((named[name] for name in names if name in named), scalars)
+    return found, named.get("step", step)
+
+
+SCALAR: Mapping[str, Callable[..., Given]] = {
+    "add_scalar": lambda tag, scalar_value, *rest, **named: ({tag: scalar_value}, None),
+    "add_scalars": lambda main_tag, tag_scalar_dict, *rest, **named: (
+        {f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()},
+        None,
+    ),
 }
-"""How each method of a writer is given its scalars."""
+LOG: Mapping[str, Callable[..., Given]] = {"log": _many}
+"""How each function is given its scalars."""
+WRITERS: Sequence[tuple[str, str, Mapping[str, Callable[..., Given]]]] = (
+    ("torch.utils.tensorboard.writer", "SummaryWriter", SCALAR),
+    ("tensorboardX.writer", "SummaryWriter", SCALAR),
+    ("lightning.fabric.loggers.csv_logs", "_ExperimentWriter", {"log_metrics": _many}),
+    ("lightning_fabric.loggers.csv_logs", "_ExperimentWriter", {"log_metrics": _many}),
+    ("wandb", "", LOG),
+    ("wandb.sdk.wandb_run", "Run", LOG),
+    ("wandb.sdk.lib.noop_run", "NoopRun", LOG),
+    ("mlflow", "", {
+        "log_metric": lambda key, value, step=None, **named: ({key: value}, step),
+        "log_metrics": _many,
+    }),
+    ("trackio", "", LOG),
+    ("trackio.run", "Run", LOG),
+    ("accelerate.accelerator", "Accelerator", LOG),
+)  # fmt: skip
+"""Modules, and the class in them or the module itself, whose functions scripts log with."""
 PARTS: Mapping[str, str] = {
     **dict.fromkeys(("train", "training", "fit"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 """What a word in a tag says of the data that a metric is of."""
-NO_METRICS = frozenset({"epoch", "step", "global_step", "hp_metric"})
+NO_METRICS = frozenset({"epoch", "step", "global_step", "trainer_global_step", "hp_metric"})
 LONGEST_LINE = 10_000
 """Letters of a printed line that are searched, the last ones: one may never end."""
 
@@ -63,41 +88,75 @@ def metric_of(tag: str) -> str | None:
     if found is None:
         return "_".join(words)
     words.remove(found)
-    return f"{PARTS[found]}/{'_'.join(words) or 'value'}"
+    if (rest := "_".join(words)) in NO_METRICS:
+        return None
+    return f"{PARTS[found]}/{rest or 'value'}"
+
+
+def number_of(value: object) -> float | None:
+    """A number, or a tensor or an array that holds one; None for texts, mappings, images, yes and no."""
+    if isinstance(value, str | bytes | bool):
+        return None
+    detach: Callable[[], Any] = getattr(value, "detach", lambda: value)
+    try:
+        return float(detach())
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
+        return None
+
+
+_is_logging = ContextVar("_is_logging", default=False)
+"""Whether a library that logs is under way: what it gives to another was heard."""
 
 
 class OwnScalars:
-    """Hears of every scalar that the script writes, but for those in a folder of ours."""
+    """Hears of every scalar that the script gives to a library that logs, whatever that makes of it; but
+    for those in a folder of ours."""
 
-    def __init__(self, tell: Tell, ours: Path) -> None:
-        self._tell, self._ours = tell, str(ours)
-        self._patches, self._left = Patches(), list(WRITERS)
-
-    def look(self) -> None:
-        """Sees those whose modules have been loaded meanwhile."""
-        for place, name in [one for one in self._left if one[0] in sys.modules]:
-            self._left.remove((place, name))
-            writer = getattr(sys.modules[place], name, None)
-            for method in [one for one in METHODS if one in getattr(writer, "__dict__", {})]:
-                self._hear(writer, method)
+    def __init__(self, tell: Callable[[str, float, Any], None], ours: Path) -> None:
+        """`tell` is given a metric, its value, and the step that the script gave, or None."""
+        self._tell, self._ours, self._patches = tell, str(ours), Patches()
+        self._ends = [
+            on_import(place, partial(self._see, name, functions))
+            for place, name, functions in WRITERS
+        ]
 
     def close(self) -> None:
+        """A function that the library has kept elsewhere goes on being called, and tells nobody."""
+        self._tell = lambda *told: None
+        for end in self._ends:
+            end()
         self._patches.close()
 
-    def _hear(self, writer: Any, method: str) -> None:
-        original, scalars = vars(writer)[method], METHODS[method]
+    def _see(self, name: str, functions: Mapping[str, Callable[..., Given]], module: Any) -> None:
+        owner = getattr(module, name, None) if name else module
+        for function in [one for one in functions if one in getattr(owner, "__dict__", {})]:
+            self._hear(owner, function, functions[function])
+
+    def _hear(self, owner: Any, name: str, given: Callable[..., Given]) -> None:
+        original, num_own = vars(owner)[name], int(isinstance(owner, type))
 
         @wraps(original)
-        def heard(own: Any, *arguments: Any, **options: Any) -> Any:
-            result = original(own, *arguments, **options)
-            if str(getattr(own, "log_dir", "")) != self._ours:
-                with suppress(TypeError, ValueError, LookupError, AttributeError):
-                    for tag, value in scalars(*arguments, **options).items():
-                        if (name := metric_of(tag)) is not None:
-                            self._tell(name, float(value))
-            return result
+        def heard(*arguments: Any, **options: Any) -> Any:
+            if _is_logging.get():
+                return original(*arguments, **options)
+            before = _is_logging.set(True)
+            try:
+                return original(*arguments, **options)
+            finally:
+                _is_logging.reset(before)
+                # Afterwards: the library has waited for the device where it had to.
+                if str(getattr(next(iter(arguments), None), "log_dir", "")) != self._ours:
+                    with suppress(TypeError, ValueError, AttributeError):
+                        scalars, step = given(*arguments[num_own:], **options)
+                        self._take(scalars, step)
 
-        self._patches.put(writer, method, heard)
+        self._patches.put(owner, name, heard)
+
+    def _take(self, scalars: Mapping[str, Any], step: Any) -> None:
+        for tag, value in scalars.items():
+            name, number = metric_of(str(tag)), number_of(value)
+            if name is not None and number is not None:
+                self._tell(name, number, step)
 
 
 class CsvColumns:

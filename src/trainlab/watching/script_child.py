@@ -26,14 +26,16 @@ import numpy as np
 import torch
 
 from trainlab.errors import TrainlabError
+from trainlab.machine.environment import torch_facts
 from trainlab.machine.process_state import random_layout
 from trainlab.machine.processes import end_with_parent, process_age_s
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
-from trainlab.watching.script_process import END, HOME, Order, failure_without_error
+from trainlab.watching.script_process import END, HOME, Order
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
 from trainlab.watching.watched_run import WatchedTraining, facts_of
 from trainlab.workloads.user_code import FIELD, mistake_in
@@ -47,7 +49,10 @@ update are known to this share of it."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
 OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
 """Modules that see and write while the script runs."""
-WRAPPERS = (__name__, "trainlab.watching.hooks", "trainlab.watching.interventions")
+WRAPPERS = (
+    *(__name__, "trainlab.watching.hooks"),
+    *("trainlab.watching.interventions", "trainlab.watching.own_metrics"),
+)
 """Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
 LONGEST_TRACE = 20_000
@@ -120,6 +125,7 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         tensorboard=order.tensorboard,
         start_ns=_start_ns(),
         rank=rank(),
+        on_seen=lambda seen: answers.send(seen=seen.model_dump()),
     )
     limit_s = math.inf
 
@@ -148,6 +154,7 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         steps=came.steps_done,
         final=came.final,
         facts=training.facts,
+        torch=torch_facts(),
         notes=[note.model_dump(mode="json") for note in training.notes],
         missing=[note.model_dump(mode="json") for note in training.missing],
     )
@@ -187,7 +194,7 @@ def _measure(order: Order, answers: Answers) -> dict[str, Any]:
             ended, cost = _run_until(order, tracer, turns.protocol(), change, turns.script_ended)
         if cost is not None:
             folder.cost.write(cost)
-    answers.send(**ended, facts=facts_of(tracer))
+    answers.send(**ended, facts=facts_of(tracer), torch=torch_facts())
     return ended
 
 
@@ -201,14 +208,15 @@ def _run_until(
     """Runs the script until a protocol, which goes on at the end of every step, has ended: how the script
     ended, and what the protocol gave. ChangeError where the change made no difference."""
     measured: Measured | None = None
+    is_over = False
 
     def step_ended(step: int) -> None:
-        nonlocal measured
+        nonlocal measured, is_over
         change.on_step()
         try:
             next(protocol)
         except StopIteration as end:
-            measured = end.value
+            measured, is_over = end.value, True
             raise EndOfWatch from None
 
     tracer.on_step = step_ended
@@ -217,7 +225,7 @@ def _run_until(
         seed_all(order.trial.seed)
         ended = _ended(order, change.code)
         script_ended()
-        if ended["ended"] != "done" or measured is not None:
+        if ended["ended"] != "done" or is_over:
             break
         if tracer.num_updates == before:
             ended = _failed("NoUpdate", NO_UPDATE)
@@ -246,7 +254,7 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
     except Refused as refused:
         return _failed(type(refused.error).__name__, str(refused.error))
     except LeftAtOnce as end:
-        return {**_left(order, end.code), "at_once": True}
+        return {**_left(end.code), "at_once": True}
     except SystemExit as end:
         exit_code = end.code
         if isinstance(exit_code, str):
@@ -259,14 +267,15 @@ def _ended(order: Order, code: CodeType | None = None) -> dict[str, Any]:
         has_copy = TrialFolder(Path(order.trial_folder)).work_folder.exists()
         if has_copy and isinstance(error, FileNotFoundError):
             told += f"; {IN_A_COPY}"
-        failure = failure.model_copy(update={"message": told, "exit_code": 1})
+        number = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        failure = failure.model_copy(update={"message": told, "exit_code": number})
         interrupts.heed()
     # How it ended is known. Python waits for its threads, and an interrupt ends that.
     with suppress(KeyboardInterrupt, EndOfWatch):
         for thread in threading.enumerate():
             if thread is not threading.main_thread() and not thread.daemon:
                 thread.join()
-    return _left(order, exit_code) if failure is None else _failed_by(failure)
+    return _left(exit_code) if failure is None else _failed_by(failure)
 
 
 def _show(error: BaseException) -> None:
@@ -274,6 +283,7 @@ def _show(error: BaseException) -> None:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
+    error.__traceback__ = trace  # what is shown, whatever is given
     try:
         sys.excepthook(type(error), error, trace)
     except BaseException:  # noqa: BLE001  it is the script's
@@ -311,14 +321,13 @@ def run_script(
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 
-def _left(order: Order, code: object) -> dict[str, Any]:
+def _left(code: object) -> dict[str, Any]:
     """How a script ended that has left with an exit code; a text stands for 1, as in Python."""
     if code in (None, 0):
         return {"ended": "done"}
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
-    output = TrialFolder(Path(order.trial_folder)).output_file
-    return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
+    return _failed_by(Failure(kind=SCRIPT_EXIT, message=told, traceback="", exit_code=number))
 
 
 def _failed(kind: str, message: str) -> dict[str, Any]:
@@ -390,6 +399,8 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    # It draws from a generator of its own, and so does what it runs on.
+    on_import("keras", lambda keras: keras.utils.set_random_seed(seed))
 
 
 def _start_ns() -> int:

@@ -22,6 +22,7 @@ from torch.profiler import record_function
 from trainlab.errors import SpecError
 from trainlab.machine.device import footprint, synchronize
 from trainlab.machine.load import cpu_times
+from trainlab.measure.energy import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
     MIN_TURN_STEPS,
@@ -34,7 +35,7 @@ from trainlab.measure.interleaved import (
 )
 from trainlab.measure.operator_profile import END_OF, END_OF_STEP, Tally, add_chunk, profiler_for
 from trainlab.measure.steps import Stopwatch
-from trainlab.record.cost_record import CostRecord, OperatorsRecord, TurnRecord
+from trainlab.record.cost_record import CostRecord, EnergyRecord, OperatorsRecord, TurnRecord
 from trainlab.record.files import replacing, temporary_folder
 from trainlab.spec import CostSpec
 from trainlab.watching.hooks import LIGHT, WHOLE
@@ -58,6 +59,8 @@ MOST_RUNS = 50
 
 class Turns:
     """Obeys commands at the ends of steps."""
+
+    _counts_energy = True
 
     def __init__(
         self,
@@ -91,7 +94,8 @@ class Turns:
                     self._turns.append(TurnRecord(round=int(number), **counts))
                     self._answer(turn_ms=turn_ms)
                 case ["finish", bench, "tight" | "budget" as stopped]:
-                    return self._finished(bench, stopped)
+                    energy = yield from self._energy()
+                    return self._finished(bench, stopped, energy)
                 case _:
                     raise AssertionError(command)
         raise SystemExit(1)  # whoever gave commands is gone
@@ -185,7 +189,22 @@ class Turns:
         tracer.timeline.stopwatch = None
         tracer.see(LIGHT)
 
-    def _finished(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+    def _energy(self) -> Generator[None, None, EnergyRecord | None]:
+        """Of steps in a row, with all that the script does between them; None where it starts anew."""
+        self._tracer.see(LIGHT)
+        meter = EnergyMeter.open(self._tracer.device) if self._counts_energy else None
+        if meter is None:
+            return None
+        window = EnergyWindow(meter, self._tracer.device)
+        self._tracer.was_restarted = False
+        yield
+        while not window.step_ended() and not self._tracer.was_restarted:
+            yield
+        return None if self._tracer.was_restarted else window.record()
+
+    def _finished(
+        self, bench: str, stopped: Literal["tight", "budget"], energy: EnergyRecord | None
+    ) -> CostRecord:
         batch_size = samples_per_update(self._tracer) or 1
         num_samples = self._samples_per_epoch or batch_size
         return CostRecord(
@@ -201,6 +220,7 @@ class Turns:
             step_ms=self._step_ms,
             phases_ms=by_phase(self._phase_steps),
             stopped=stopped,
+            energy=energy,
             memory=self._memory,
             load=load_of(self._turns, self._load_before),
         )
@@ -229,6 +249,7 @@ class MeanTurns(Turns):
     script does after its last update, but not what it does before its first. A turn gives the mean time of
     an update: what happens now and then counts by how often it does."""
 
+    _counts_energy = False
     _spent_s = 0.0
     """Of the turn under way."""
     _since_s: float | None = None
@@ -289,9 +310,12 @@ class _Marks(Stopwatch):
 
 def profiled_window(
     tracer: Tracer, cost: CostSpec, trace_file: Path
-) -> Generator[None, None, OperatorsRecord]:
+) -> Generator[None, None, OperatorsRecord | None]:
     """A window of a script's steps under torch's profiler, in a process whose speed is never reported:
-    warm-up, steps without the profiler, one that is not counted, and those that are."""
+    warm-up, steps without the profiler, one that is not counted, and those that are. None where another
+    framework computes them, which it does not see."""
+    if not tracer.log.is_of_torch:
+        return None
     for _ in range(cost.warmup_steps):
         yield
     device = tracer.device

@@ -24,11 +24,12 @@ from trainlab.errors import SpecError
 from trainlab.machine.processes import QUIET, end_with_parent, signal_name
 from trainlab.plan import Trial
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.trial_record import Failure
+from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
+from trainlab.watching.screen import Screen, own_terminal
 
 Mode = Literal["learn", "turns", "operators"]
 """The script from its start to its end with its curve; steps in turns; or a profiled window of steps."""
@@ -89,7 +90,9 @@ def python(module: str) -> list[str]:
     """A Python that runs the `main` of a module of ours: it finds ours first and nothing in its folder, and
     neither its flags nor its environment, which the script would pass on, say so."""
     found = f"import sys; sys.path[: not sys.flags.safe_path] = [{HOME!r}]"
-    return [sys.executable, "-u", "-c", f"{found}; from {module} import main; sys.exit(main())"]
+    own = f"from {own_terminal.__module__} import own_terminal; own_terminal()"
+    code = f"{found}; {own}; from {module} import main; sys.exit(main())"
+    return [sys.executable, "-u", "-c", code]
 
 
 class ScriptError(Exception):
@@ -112,8 +115,10 @@ class ScriptProcess:
         mode: Mode,
         threads: int | None = None,
         study: Study | None = None,
+        *,
+        is_shown: bool = False,
     ) -> None:
-        """`study`: what else a learn trial is to write."""
+        """`study`: what else a learn trial is to write; `is_shown`: what it prints is passed on."""
         self._folder, self._place = folder, folder.work_folder.resolve()
         self._keeps_files = mode == "learn"
         self._is_cut_short = mode != "learn" or bool(script.max_steps or script.max_s)
@@ -143,17 +148,22 @@ class ScriptProcess:
             clear_workplace(attempt.work_folder.resolve())
         own = {n: v for n, v in os.environ.items() if QUIET.get(n) != v}
         self._output = folder.output_file.open("ab")
+        streams = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": subprocess.STDOUT}
+        self._screen = Screen(folder.output_file) if is_shown else None
+        has_terminal = self._screen is not None and self._screen.has_terminal
         self._process = subprocess.Popen(
             [*torchrun, *python(Order.module), order.model_dump_json()],
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
+            **(streams if self._screen is None else self._screen.streams),
             cwd=folder_of(script, study) or make_workplace(self._place, Path(script.folder)),
             env=own | script.environment_for(trial.settings.script),
             pass_fds=(commands_read,),
-            process_group=0,  # what a terminal or a scheduler sends to all of ours, we pass on
+            # What a terminal or a scheduler sends to all of ours, we pass on.
+            process_group=None if has_terminal else 0,
+            start_new_session=has_terminal,
         )
         os.close(commands_read)
+        if self._screen is not None:
+            self._screen.begin(self._process)
         self._received = b""
         self._last_words: dict[str, Any] | None = None
 
@@ -179,7 +189,12 @@ class ScriptProcess:
             raise ScriptError(self._death())
         if found.get("ended") == "failed":
             self.wait()
-            raise ScriptError(Failure.model_validate(found["failure"]), found)
+            failure = Failure.model_validate(found["failure"])
+            if failure.kind == SCRIPT_EXIT:
+                self._end_output()
+                given = failure.message, failure.exit_code or 0
+                failure = failure_without_error(SCRIPT_EXIT, *given, self._folder.output_file)
+            raise ScriptError(failure, found)
         return found
 
     def interrupt(self) -> dict[str, Any] | None:
@@ -213,6 +228,7 @@ class ScriptProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        self._end_output()
         for descriptor in (self._commands, self._answers):
             os.close(descriptor)
         self._output.close()
@@ -221,6 +237,11 @@ class ScriptProcess:
             clear_workplace(self._place)
         else:
             shutil.rmtree(self._place, ignore_errors=True)
+
+    def _end_output(self) -> None:
+        """All that it has printed is recorded."""
+        if self._screen is not None:
+            self._screen.close()
 
     def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
@@ -231,6 +252,7 @@ class ScriptProcess:
 
     def _death(self) -> Failure:
         code = self._process.wait()
+        self._end_output()
         told = f"the script's process was ended with code {code}"
         if code < 0:
             told = f"the script's process was ended by {signal_name(-code)}"
@@ -261,8 +283,7 @@ def failure_without_error(kind: str, message: str, exit_code: int, output: Path)
 
 def folder_of(script: ScriptSpec, study: Study | None) -> str:
     """Where it runs without a copy: that which was asked for, or where a single learn trial was."""
-    is_single = study is not None and study.num_learn == 1 and study.cost is None
-    return script.workdir or (script.folder if is_single and script.diagnosis is None else "")
+    return script.workdir or (script.folder if study is not None and study.is_one_script else "")
 
 
 MOST_FILE_BYTES = 64 * 2**20

@@ -219,6 +219,10 @@ class Losses:
                 self._waiting.append((len(self._known), root.detach().clone()))
         self._known.append(value)
 
+    def note(self, value: float) -> None:
+        """One that is known, of no backward pass that was seen."""
+        self._known.append(value)
+
     def values(self) -> "array[float]":
         """All so far; waits for what still is on a device, but for a graph that is being captured."""
         if self._waiting and not _is_capturing():
@@ -239,6 +243,8 @@ class StepLog:
         self.loaders: list[SeenLoader] = []
         self.models: list[ModelRow] = []
         self.optimizers: list[SeenOptimizer] = []
+        self.framework = ""
+        """What trained in place of torch's own optimizers, with its version."""
         self.num_parameters = 0
         """Of the models called before the first update and of what optimizers update, each tensor once."""
         self._counted, self._row_of = WeakIdKeyDictionary(), WeakIdKeyDictionary()
@@ -279,12 +285,26 @@ class StepLog:
         the same."""
         found = self._of_loader.get(loader)
         if found is None:
-            new = SeenLoader.of(loader)
-            found = next((one for one in self.loaders if one.is_like(new)), new)
-            self._of_loader[loader] = found
-            if found is new:
-                self.loaders.append(new)
+            found = self._of_loader[loader] = self.like_loader(SeenLoader.of(loader))
         return found
+
+    def like_loader(self, new: SeenLoader) -> SeenLoader:
+        """The one that is known and alike, or the new one, which is known from here on."""
+        found = next((one for one in self.loaders if one.is_like(new)), new)
+        if found is new:
+            self.loaders.append(new)
+        return found
+
+    @property
+    def device(self) -> str:
+        """The kind that the models seen so far are on."""
+        kinds = {kind for model in self.models for kind in model.devices}
+        return next((kind for kind in ("cuda", "mps", "tpu") if kind in kinds), "cpu")
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether torch computes the steps."""
+        return not self.framework or "PyTorch" in self.framework
 
     @property
     def trained_loader(self) -> SeenLoader | None:
@@ -435,6 +455,29 @@ class StepLog:
         self._num_samples += size
         if loader.batch_size is None:
             self.first_dimension = max(size, self.first_dimension or 0)
+        else:
+            self.batch_size = max(loader.batch_size, self.batch_size or 0)
+
+    def epoch_begins(self, loader: SeenLoader | None) -> None:
+        """As Keras says, with what it trains on."""
+        self._epoch += bool(self.samples)
+        self.loader = loader
+        if loader is not None:
+            loader.num_passes += 1
+            loader.num_trained += 1
+            loader.trained_pass = loader.num_passes
+            loader.num_in_pass, loader.has_run_out = 0, False
+
+    def fitted(self, loader: SeenLoader | None, size: int) -> None:
+        """A batch of so many samples was trained on by Keras; 0: as many as its data says."""
+        if loader is not None:
+            size = size or (loader.size_of(None) if loader.batch_size else 0)
+            loader.num_given += 1
+            loader.num_in_pass += 1
+            loader.num_batches_trained += 1
+        self._num_samples += size
+        if loader is None or loader.batch_size is None:
+            self.first_dimension = max(size, self.first_dimension or 0) or None
         else:
             self.batch_size = max(loader.batch_size, self.batch_size or 0)
 

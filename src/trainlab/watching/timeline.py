@@ -24,10 +24,11 @@ from trainlab.measure.steps import Stopwatch
 
 PARTS: Final = (
     *("startup", "data", "transfer", "prepare", "zero_grad", "forward", "loss", "backward"),
-    *("optimizer", "other", "inference", "evaluation"),
+    *("optimizer", "other", "inference", "evaluation", "train_step"),
 )
 STARTUP, DATA, TRANSFER, PREPARE, ZERO_GRAD, FORWARD, LOSS = range(7)
-BACKWARD, OPTIMIZER, OTHER, INFERENCE, EVALUATION = range(7, 12)
+BACKWARD, OPTIMIZER, OTHER, INFERENCE, EVALUATION, TRAIN_STEP = range(7, 13)
+"""The last: forward, backward and update in one, as Keras makes them."""
 _EMPTY: Final = [0] * len(PARTS)
 BETWEEN: Final = frozenset({OTHER, PREPARE, LOSS})
 """Parts that no call makes: they lie between calls, and begin and end with others."""
@@ -139,6 +140,13 @@ class Timeline:
         pending[OTHER], pending[LOSS] = pending[OTHER] + pending[LOSS], 0
         self.is_inference = is_inference
         self._passes_pending += 1
+
+    def test_ends(self) -> None:
+        """One that began as a part of its own."""
+        self.end(OTHER)
+        self.total_ns[EVALUATION] += self._pending[EVALUATION]
+        self._pending[EVALUATION] = 0
+        self.num_evaluation_passes += 1
 
     def backward_begins(self) -> None:
         """What is pending was training."""

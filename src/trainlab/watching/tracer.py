@@ -63,7 +63,7 @@ class Tracer:
         """The parts of those that are kept, by their number from 1."""
         self.memory_bytes: list[tuple[int, int]] = []
         """Step and resident size, now and then."""
-        self.num_fetched = self.num_light_steps = 0
+        self.num_fetched = self.num_light_steps = self.num_whole_steps = 0
         self.was_restarted = False
         # One that was made before the first look makes updates, too.
         self.has_optimizer = any(issubclass(type(one), Optimizer) for one in gc.get_objects())
@@ -84,6 +84,8 @@ class Tracer:
         """Whether the model has been run without training since the last backward pass."""
         self.on_step: Callable[[int], None] | None = None
         """Is told that an update was made, counted from 1."""
+        self.on_logs: Callable[..., None] | None = None
+        """Is told the metrics that Keras logs, and whether they `are_means` over the epoch so far."""
         self.follower: Any = None
         """A `FollowedModel`: is told of the moments of the training, and what it does counts nowhere."""
         self.is_sampled = False
@@ -94,6 +96,8 @@ class Tracer:
         """Over a loader that has not been asked for a batch yet."""
         self._is_told = False
         """Whether a test would have been told since the last step, by a pass over the data or `eval`."""
+        self._is_told_by_log = False
+        """Whether steps are known by the losses alone that the script logs."""
         self.hooks = Hooks(self, self.timeline)
 
     @property
@@ -104,8 +108,8 @@ class Tracer:
     @property
     def device(self) -> torch.device:
         """The kind of device that the models seen so far are on."""
-        kinds = {kind for model in self.log.models for kind in model.devices}
-        return torch.device(next((kind for kind in ("cuda", "mps") if kind in kinds), "cpu"))
+        # Other frameworks than torch are waited for after every step.
+        return torch.device(self.log.device if self.log.is_of_torch else "cpu")
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
@@ -307,6 +311,25 @@ class Tracer:
         if self.log.ends_step(optimizer):
             self._step_ends()
 
+    def step_fitted(self, loss: float) -> None:
+        """A step of Keras has ended: all of such steps are seen whole."""
+        self.is_sampled = False
+        self.see(WHOLE)
+        self.log.losses.note(loss)
+        self._step_ends()
+
+    def step_logged(self, loss: float) -> bool:
+        """The script has logged a loss: a step has ended, where nothing else tells, as in a loop of JAX's.
+        Whether it has."""
+        if not self._is_told_by_log and (self.log.losses or self.log.models):
+            return False
+        self._is_told_by_log = True
+        self.log.fitted(None, 0)
+        self.step_fitted(loss)
+        self.timeline.begin(OTHER)
+        self.timeline.end(OTHER)
+        return True
+
     def _step_by_hand(self) -> None:
         """Weights that no optimizer of torch's updates: a step ends where the next batch begins."""
         self._updates_by_hand = 0
@@ -317,6 +340,7 @@ class Tracer:
         number = self.num_steps + 1
         is_kept = keeps(number)
         if self.hooks.level == WHOLE:
+            self.num_whole_steps += 1
             parts_ns = self.timeline.step_ends()
             self.steps_ns.append(sum(parts_ns))
         else:

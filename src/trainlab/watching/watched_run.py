@@ -4,26 +4,38 @@ import math
 import os
 import statistics
 import time
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import accumulate, groupby, islice, pairwise, takewhile
+from operator import sub
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
+from pynvml import NVMLError
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from trainlab.errors import SpecError
+from trainlab.measure.energy import EnergyMeter
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
 from trainlab.record.schema import Note, Record, note
-from trainlab.record.script_record import LoaderRow, OptimizerRow, WatchedRecord, num_at_the_end
+from trainlab.record.script_record import (
+    LoaderRow,
+    OptimizerRow,
+    ReadRow,
+    WatchedRecord,
+    num_at_the_end,
+)
+from trainlab.record.trial_record import Progress
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
 from trainlab.spec.study import LOGGED, PERCENT
-from trainlab.train.callbacks import Point, Progress
+from trainlab.train.callbacks import Point
 from trainlab.watching import own_metrics as told
 from trainlab.watching.followed_model import FollowedModel
 from trainlab.watching.hooks import COUNTS, WHOLE, Hooks
@@ -31,12 +43,20 @@ from trainlab.watching.interventions import Search
 from trainlab.watching.own_metrics import CsvColumns, OwnScalars, search_output
 from trainlab.watching.step_log import LOSS_NAME
 from trainlab.watching.timeline import EVALUATION, PARTS, parts_ms
-from trainlab.watching.tracer import Tracer, keeps
+from trainlab.watching.tracer import Refused, Tracer, keeps
 from trainlab.words.numbers import is_share
 
 PROGRESS_EVERY_S = 0.3
 WRITE_EVERY_S = 1.0
 MOST_LOSSES = 20_000
+NOT_INTO_KERAS = "Keras trains here, and its layers cannot be looked into; leave --probe out"
+FIRST_STEPS, FIRST_S = 100, 3.0
+"""After so many updates, and so long, what was seen so far is told for the first time;"""
+AGAIN_S = 30.0
+"""and again after so long, or as long as the training has taken by then."""
+FEW = 50
+"""Steps, and looks at memory, that are told of then."""
+MOST_READS = 5
 ROUNDS, STEPS = 15, 6
 """In which watching is measured, and steps of each."""
 
@@ -56,12 +76,14 @@ class WatchedTraining:
         model: nn.Module | None = None,
         start_ns: int | None = None,
         rank: int = 0,
+        on_seen: Callable[[WatchedRecord], None] | None = None,
     ) -> None:
         """`on_progress` is told of updates, counted from 1, and of the newest values of the metrics, a few
-        times a second. `model` is the one to look into, by default the first that trains. Of several
-        processes the first, of rank 0, looks into the model."""
+        times a second; `on_seen` of all that was seen so far, now and then. `model` is the one to look
+        into, by default the first that trains. Of several processes the first, of rank 0, looks into it."""
         self._folder, self._rank = folder, rank
         self._on_progress, self._told_s = on_progress, -math.inf
+        self._on_seen, self._next_seen_s = on_seen, math.inf
         self.on_step: Callable[[int], None] | None = None
         """Is told of every update."""
         lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
@@ -74,14 +96,17 @@ class WatchedTraining:
             model=model,
             tensorboard=tensorboard and not rank,
             shows_network=not rank,
-            before_call=self._look,
+            before_call=lambda: self._columns.look(),
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
         self.tracer.follower, self.tracer.on_step = self._model, self._step_ended
+        self.tracer.on_logs = self._curve.logged
+        self._probes = probes
+        self._energy = EnergyOfEpochs(self.tracer)
         self._search = Search(Path(script.path), self.tracer) if script.is_searched else None
         self._has_one_look = not (script.is_searched or probes or script.columns)
         self.tracer.is_sampled = self._has_one_look
-        told.listening.append(self._curve.metric)
+        told.listening.append(self._logged)
         self._not_found = {
             name: note("metric_not_printed", name=name, pattern=pattern)
             for name, pattern in script.metrics.items()
@@ -92,7 +117,6 @@ class WatchedTraining:
         self._end_search = search_output(script.metrics, self._printed)
         self._scalars = OwnScalars(self._curve.metric, folder.tensorboard_folder)
         self._columns = CsvColumns(script.columns, self._printed)
-        self._look()
 
     @property
     def notes(self) -> list[Note]:
@@ -126,41 +150,93 @@ class WatchedTraining:
         """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
         are those of the script; `is_cut`: it did not come to its end."""
         self.tracer.close()
-        found = {} if self._search is None else self._search.close()
+        self._energy.mark()
+        found: dict[str, Any] = {} if self._search is None else self._search.close()
         self._columns.look(is_last=True)
         self._scalars.close()
-        told.listening.remove(self._curve.metric)
+        told.listening.remove(self._logged)
         self._end_search()
         self._model.close()
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
         record = watched_record(self.tracer, arguments, self._rank)
+        found["energy"] = self._energy.marks
         self._folder.watched_by(self._rank).write(record.model_copy(update=found))
+
+    def _logged(self, name: str, value: float) -> None:
+        """By the script's call of `log`."""
+        if name in ("loss", LOSS_NAME) and self.tracer.step_logged(value):
+            self._curve.logged({LOSS_NAME: value})
+        else:
+            self._curve.metric(name, value)
 
     def _printed(self, name: str, value: float) -> None:
         self._not_found.pop(name, None)
         self._curve.printed(name, value)
 
-    def _look(self) -> None:
-        """For metrics that the script has begun to write; before the update they are of is followed by
-        another."""
-        self._scalars.look()
-        self._columns.look()
-
     def _step_ended(self, step: int) -> None:
+        if self._probes and self.tracer.log.framework:
+            raise Refused(SpecError([f"probe {self._probes[0]}: {NOT_INTO_KERAS}"]))
         self._model.step_ended(step)
+        self._energy.step_ended()
         if self._has_one_look:
             self.tracer.follower = None  # it was in the first step
-        self._scalars.look()
         if self._curve.step_ended():
             self._model.flush()
         if (now_s := time.monotonic()) - self._told_s > PROGRESS_EVERY_S:
             self._told_s = now_s
             self._on_progress(step, self._curve.last)
+        if step == 1:
+            self._began_s, self._next_seen_s = now_s, now_s + FIRST_S
+        if now_s >= self._next_seen_s and step >= FIRST_STEPS and self._on_seen is not None:
+            self._next_seen_s = now_s + max(AGAIN_S, now_s - self._began_s)
+            self._on_seen(watched_record(self.tracer, (), self._rank, is_so_far=True))
         if self._search is not None:
             self._search.step_ended(step)
         if self.on_step is not None:
             self.on_step(step)
+
+
+class EnergyOfEpochs:
+    """Reads the counter of the GPU at the first update of each epoch, as the script goes on."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._meter: EnergyMeter | None = None
+        self._epoch = 0
+        self._begun: tuple[int, float, float] | None = None
+        self.marks: list[tuple[int, float, float]] = []
+        """Samples, seconds and joules since the first."""
+
+    def step_ended(self) -> None:
+        epoch = self._tracer.log.epochs[-1]
+        if epoch == self._epoch:
+            return
+        if not self._epoch:  # the first says which device it is
+            self._meter = EnergyMeter.open(self._tracer.device)
+        self._epoch = epoch
+        self.mark()
+
+    def mark(self) -> None:
+        """Here and now; nothing where nothing counts."""
+        if self._meter is None:
+            return
+        with suppress(NVMLError):  # no script is to end by it
+            now = self._tracer.log.samples[-1], time.perf_counter(), self._meter.joules()
+            self._begun = self._begun or now
+            samples, spent_s, joules = map(sub, now, self._begun)
+            self.marks.append((int(samples), spent_s, joules))
+
+
+class Told(NamedTuple):
+    """A value that the script told."""
+
+    at: int
+    """The updates made by then."""
+    name: str
+    value: float
+    has_step: bool
+    """Whether it was given for a step of the script's own."""
 
 
 class ScriptCurve:
@@ -174,11 +250,13 @@ class ScriptCurve:
     ) -> None:
         """`written` is told of every line."""
         self._tracer, self._lines, self._tell = tracer, lines, written
-        self._told: list[tuple[int, str, float]] = []
-        """What the script told and no pass has taken yet: the updates made by then, name and value."""
+        self._told: list[Told] = []
+        """What the script told and no pass has taken yet."""
         self._num_in_steps = 0
         """How many of those the lines of steps have been given."""
         self._in_percent: set[str] = set()
+        self._means: set[str] = set()
+        """Metrics of training whose values are means over the epoch so far."""
         self._evaluated_ns: dict[int, int] = {}
         """All evaluation by the end of the first step of each epoch."""
         self._epoch = 1
@@ -199,26 +277,37 @@ class ScriptCurve:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
         self._add(name if "/" in name else f"test/{name}", value)
 
-    def metric(self, name: str, value: float) -> None:
+    def metric(self, name: str, value: float, step: Any = None) -> None:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
         does not say what it is of is of the test set where the model has run without training since the
         last backward pass."""
         part = "test" if self._tracer.is_testing else "train"
-        self._add(name if "/" in name else f"{part}/{name}", value)
+        self._add(name if "/" in name else f"{part}/{name}", value, step)
 
-    def _add(self, name: str, value: float) -> None:
+    def logged(self, values: Mapping[str, float], *, are_means: bool = False) -> None:
+        """Metrics that Keras logs, by their names in the curve, or a step's loss. `are_means`: those of
+        training over the epoch so far, of which the last stands for the epoch."""
+        if are_means:
+            self._means.update(name for name in values if name.startswith("train/"))
+        at = self._tracer.num_steps
+        self._told += [Told(at, name, value, has_step=False) for name, value in values.items()]
+        self.last = {**self.last, **values}
+
+    def _add(self, name: str, value: float, step: Any = None) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
         # Known by its first value above 1; as a share it would be read as a hundred times as much.
         if is_share(name) and value > 1 and name not in self._in_percent:
             self._in_percent.add(name)
             # So were its values so far: 0.9, of 100, is no share of nine tenths.
-            self._told = [(at, n + PERCENT if n == name else n, v) for at, n, v in self._told]
+            self._told = [
+                one._replace(name=name + PERCENT) if one.name == name else one for one in self._told
+            ]
             for values in (self.final, self.last):
                 if name in values:
                     values[name + PERCENT] = values.pop(name)
         name += PERCENT if name in self._in_percent else ""
-        self._told.append((self._tracer.num_steps, name, value))
+        self._told.append(Told(self._tracer.num_steps, name, value, step is not None))
         self.last = {**self.last, name: value}
 
     def step_ended(self) -> bool:
@@ -253,9 +342,9 @@ class ScriptCurve:
         """Those that have not been written, up to this one."""
         self._wrote_s = time.monotonic()
         told: dict[int, dict[str, float]] = {}
-        for at, name, value in self._told[self._num_in_steps :]:
-            if name.startswith("train/"):
-                told.setdefault(at, {})[name] = value
+        for one in self._told[self._num_in_steps :]:
+            if one.name.startswith("train/"):
+                told.setdefault(one.at, {})[one.name] = one.value
         epochs = self._tracer.log.epochs[self._written : end]
         for epoch, steps in groupby(epochs):
             if epoch > self._epoch:
@@ -294,9 +383,9 @@ class ScriptCurve:
         self._evaluation_ns = evaluation_ns
         self._time_s += test_s
         # What was told before the next pass made an update.
-        told = list(takewhile(lambda one: one[0] <= self._written, self._told))
+        told = list(takewhile(lambda one: one.at <= self._written, self._told))
         del self._told[: len(told)]
-        own = self._mean_losses(self._begun) | _values_of(told)
+        own = self._mean_losses(self._begun) | self._values_of(told)
         # A script need not test after every pass: what it told last counts at the end.
         kept = {n: v for n, v in self.final.items() if not n.startswith("train/")}
         if not is_pass:
@@ -305,8 +394,8 @@ class ScriptCurve:
         self.final = {**kept, **own}
         if is_all:
             before = self._written - num_at_the_end(self._written)
-            late = [one for one in told if one[0] > before and one[1].startswith("train/")]
-            self.final |= self._mean_losses(before) | _values_of(late)
+            late = [one for one in told if one.at > before and one.name.startswith("train/")]
+            self.final |= self._mean_losses(before) | self._values_of(late)
         if not is_pass:
             return
         times = {"train_s": self._train_s, "test_s": test_s, "time_s": self._time_s}
@@ -318,6 +407,20 @@ class ScriptCurve:
         """Of the steps from this one on that have been looked at."""
         losses = self._tracer.log.losses_by_samples(first, self._written)
         return {name: _mean(values) for name, values in losses.items()}
+
+    def _values_of(self, told: Iterable[Told]) -> dict[str, float]:
+        """Of each metric the last, or the mean of one of training, which each update may tell: of several
+        that were given for steps of the script's with no update between them, of the last."""
+        found: dict[str, dict[tuple[int, int], float]] = {}
+        for place, one in enumerate(told):
+            values = found.setdefault(one.name, {})
+            values[one.at, 0 if one.has_step else 1 + place] = one.value
+        return {
+            name: _mean([*values.values()])
+            if name.startswith("train/") and name not in self._means
+            else [*values.values()][-1]
+            for name, values in found.items()
+        }
 
     def _write(
         self,
@@ -339,17 +442,6 @@ class ScriptCurve:
         self._unwritten.clear()
 
 
-def _values_of(told: Iterable[tuple[int, str, float]]) -> dict[str, float]:
-    """Of each metric the last, or the mean of one of training, which each update may tell."""
-    found: dict[str, list[float]] = {}
-    for _, name, value in told:
-        found.setdefault(name, []).append(value)
-    return {
-        name: _mean(values) if name.startswith("train/") else values[-1]
-        for name, values in found.items()
-    }
-
-
 def _mean(values: Sequence[float]) -> float:
     """As sums of floats are, where they are not finite or too large to be added up."""
     try:
@@ -358,16 +450,26 @@ def _mean(values: Sequence[float]) -> float:
         return sum(value / len(values) for value in values)
 
 
-def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> WatchedRecord:
-    """Of a process that has ended, but for its record."""
+def watched_record(
+    tracer: Tracer, arguments: Sequence[str], rank: int = 0, *, is_so_far: bool = False
+) -> WatchedRecord:
+    """Of a process that has ended, but for its record; `is_so_far`: of one that goes on, of its latest
+    steps, without what would hold it up: its losses, and what watching adds."""
     timeline, log = tracer.timeline, tracer.log
     total_ns = timeline.total_ns
     used_s = [now - before for now, before in zip(os.times(), tracer.times_before, strict=True)]
-    call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
+    call_us, mark_us, losses = 0.0, 0.0, array("d")
     # Early steps, of which more are kept, are no more typical than later ones.
-    steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
+    if is_so_far:
+        steps = [*islice(reversed(tracer.parts_ns), FEW)][::-1]
+        memory = tracer.memory_bytes[:: len(tracer.memory_bytes) // FEW + 1]
+    else:
+        steps = [step for step in tracer.parts_ns if step == 1 or keeps(step, tracer.num_steps)]
+        memory, losses = tracer.memory_bytes, log.losses.values()[:MOST_LOSSES]
+        call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
         rank=rank,
+        framework=log.framework,
         arguments=list(arguments),
         num_steps=tracer.num_steps,
         num_backward=len(log.losses),
@@ -376,16 +478,15 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
         steps=steps,
         steps_ms=parts_ms([tracer.parts_ns[step] for step in steps]),
-        losses=[
-            loss if math.isfinite(loss) else None for loss in log.losses.values()[:MOST_LOSSES]
-        ],
+        losses=[loss if math.isfinite(loss) else None for loss in losses],
         batch_size=log.batch_size,
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
         models=log.models,
         optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
-        memory=tracer.memory_bytes,
+        memory=memory,
+        reads=_read_rows(tracer),
         num_calls=timeline.num_calls,
         call_us=call_us,
         num_marks=timeline.num_marks,
@@ -394,6 +495,16 @@ def watched_record(tracer: Tracer, arguments: Sequence[str], rank: int = 0) -> W
         cpu_s=sum(used_s[:2]),
         others_cpu_s=sum(used_s[2:4]),
     )
+
+
+def _read_rows(tracer: Tracer) -> list[ReadRow]:
+    """Per step that was seen whole."""
+    number, reads = max(1, tracer.num_whole_steps), tracer.hooks.reads.items()
+    rows = [
+        ReadRow(file=file, line=line, per_step=times / number, ms=spent_ns / 1e6 / number)
+        for (file, line), (times, spent_ns) in reads
+    ]
+    return sorted(rows, key=lambda row: -row.per_step)[:MOST_READS]
 
 
 def _fields(kind: type[Record], seen: object) -> dict[str, Any]:
@@ -467,7 +578,9 @@ def facts_of(tracer: Tracer) -> dict[str, Any]:
     log = tracer.log
     size, samples = log.batch_size or log.first_dimension, samples_per_update(tracer)
     batches = round(samples / size) if size and samples else 1
-    facts: dict[str, Any] = {"device": tracer.device.type, "threads": torch.get_num_threads()}
+    facts: dict[str, Any] = {"device": log.device, "framework": log.framework or None}
+    if log.is_of_torch:
+        facts["threads"] = torch.get_num_threads()
     facts |= {"batch_size": log.batch_size, "accumulate": batches if batches > 1 else None}
     facts["first_dimension"] = log.first_dimension
     if log.optimizers:

@@ -33,7 +33,8 @@ from torch.nn.parallel import DistributedDataParallel
 from trainlab.errors import TrainlabError, WorkloadError
 from trainlab.machine.process_state import prepare_process
 from trainlab.machine.processes import end_with_parent, signal_name
-from trainlab.train.callbacks import Moments, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Moments
 from trainlab.train.engines.eager import EagerEngine, EagerSession, Step, make_training_step
 from trainlab.train.engines.engine import Member, State, Update
 from trainlab.train.loader import Loader

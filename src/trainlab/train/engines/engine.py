@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from trainlab.errors import said_by
 from trainlab.record.learning_record import ConfusionRecord
 from trainlab.record.schema import Value
-from trainlab.train.callbacks import Grain, Moments, Progress
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Grain, Moments
 from trainlab.train.metering import Means
 from trainlab.train.setup import Setup
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from trainlab.errors import TrainlabError
 from trainlab.record.learning_record import ConfusionRecord
-from trainlab.train.callbacks import Grain, Moments, ProgramView, Progress, program_watch
+from trainlab.record.trial_record import Progress
+from trainlab.train.callbacks import Grain, Moments, ProgramView, program_watch
 from trainlab.train.engines.capture import (
     DryStep,
     check_agreement,
