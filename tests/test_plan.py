@@ -114,6 +114,12 @@ def test_timed_trials_and_learn_trials_are_groups_of_their_own_and_watched_ones_
     assert {len(group.trials) for group in groups} == {1, 2}
 
 
+def test_settings_are_measured_twice_with_one_kind_of_weights_alone() -> None:
+    trials = plan(grid(cost=CostSpec(processes=1, weights="both")))
+    assert [trial.weights_of for trial in trials if trial.again] == [None, None]
+    assert any(trial.weights_of for trial in trials)
+
+
 def test_trials_are_counted_as_they_are_planned() -> None:
     short = CostSpec(processes=2)
     both = CostSpec(processes=4, mode="both", weights="both")

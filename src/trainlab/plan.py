@@ -41,6 +41,12 @@ class Trial(Spec):
     weights_of: str | None = None
     """The learn trial whose trained weights a cost trial starts from."""
 
+    @property
+    def process(self) -> int:
+        """Of a trial that is timed, the number of its process, from 1; else 0."""
+        match = re.search(r"-process(\d+)$", self.id)
+        return int(match[1]) if match else 0
+
     def seed_of(self, part: Literal["weights", "order", "dropout"]) -> int:
         """The seed of one part of what is random; 0 for those that the study holds fixed."""
         return self.seed if self.settings.seed_parts in ("all", part) else 0

@@ -9,6 +9,7 @@ import pytest
 from analysed import EN, ends, evidence, of_kind
 
 from fabricate import DATA, QUIET, Fabricated, made_study
+from trainlab.analysis.cost import cost_table
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.finding import Finding
 from trainlab.analysis.overview import findings
@@ -207,6 +208,24 @@ def test_a_time_that_is_off_names_itself_while_its_ratio_may_be_good(tmp_path: P
     (cost,) = of_kind("cost", found)
     assert cost.verdict == "different"
     assert cost.numbers["ratio"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_ratio_of_a_step_that_waits_for_the_host_and_one_that_waits_for_the_gpu_says_so(
+    tmp_path: Path,
+) -> None:
+    study = made_study(vary={"batch_size": (2, 64)}, learn=False, cost=CostSpec(processes=3))
+    folder = Fabricated().write(tmp_path / "run", study)
+    for trial in folder.trials():
+        if trial.watch == "steps":
+            record = (file := folder.trial(trial.id).cost).read()
+            share = 0.99 if record.batch_size == 2 else 0.2
+            queued = {"queued_ms": share * sum(record.step_ms)}
+            file.write(record.model_copy(update=queued))
+    found = gather(folder)
+    (cost,) = of_kind("cost", found)
+    assert "batch_size=2 waits for the host and the other for the GPU" in cost.sentence(EN)
+    assert [one.waits_for for one in found.measured] == ["host", "host", "gpu", "gpu"]
+    assert "waits for" in [column.heading for column in cost_table(found, EN).columns]
 
 
 def slow_trials(path: Path, *times_s: float) -> list[Finding]:

@@ -36,7 +36,7 @@ for epoch in range(2):
 
 def test_waiting_for_data_is_confirmed_and_shown(trainlab: Verb, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    asked = ("--try", "same_batch", "--processes", "2", "--out", "run", "--json")
+    asked = ("--try", "same_batch", "--budget", "20m", "--out", "run", "--json")
     result = trainlab("diagnose", "train.py", *asked)
     first = json.loads(result.stdout)["limits"][0]
     assert (first["limit"], first["verdict"]) == ("data", "confirmed")

@@ -124,7 +124,9 @@ def test_what_is_open_says_which_change_left_it_open_and_what_would_settle_it() 
     assert line.endswith("more --processes may settle it.")
     line = opened(row("batch_size", tried("batch_size=16", 0.7, "cannot tell", processes_needed=9)))
     assert "With batches of 16, a sample takes" in line
-    assert line.endswith("about 9 processes of each would settle it: --processes 9.")
+    assert line.endswith(
+        "about 9 processes of each would settle it: --processes 9, and a longer --budget."
+    )
     lone = tried("same_batch", 0.3, "cannot tell", low=None, high=None, processes=1)
     assert "in a single process of each." in opened(row("data", lone))
     assert opened(LEAKS[0]).endswith("something else holds most of it.")

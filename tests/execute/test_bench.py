@@ -290,7 +290,7 @@ def test_on_a_gpu_all_settings_stand_in_one_process_and_their_ratios_are_narrow(
     tmp_path: Path,
 ) -> None:
     settings = {"device": "cuda", "data": "bundled"}
-    cost = CostSpec(mode="both", ratio_within=0.02, budget_s=150.0)
+    cost = CostSpec(mode="both", ratio_within=0.02, budget_s=300.0)
     asked = {"vary": {"batch_size": [1, 16, 64]}, "cost": cost, "learn": False}
     folder = start_run(study_of("mnist-cnn", settings, **asked), tmp_path / "r")
     groups = [group for group in groups_of(folder) if group.bench is not None]

@@ -8,12 +8,14 @@ import pytest
 
 from asking import curves, groups_of, study_of
 from command import Verb
+from fabricate import Fabricated, made_study
 from trainlab import lab
 from trainlab.errors import WorkloadError
 from trainlab.execute.planned_run import (
     add_groups,
     code_of,
     has_trust,
+    planned_trial,
     start_run,
     unfinished_groups,
 )
@@ -162,3 +164,13 @@ def test_a_run_of_trainlabs_own_code_needs_no_trust_unless_a_cluster_is_to_run_i
     run.write_study(run.study().model_copy(update={"on": "slurm:output=/etc/passwd"}))
     told = trainlab("resume", "theirs", code=2).stderr
     assert "resuming it runs slurm:output=/etc/passwd" in told
+
+
+def test_a_cost_that_an_earlier_version_planned_is_measured(tmp_path: Path) -> None:
+    """Its fields were others."""
+    study = made_study(learn=False, cost=CostSpec(processes=1))
+    folder = Fabricated(state=lambda trial: "pending").write(tmp_path / "r", study)
+    trial = folder.trial("cost-train-process1")
+    old = {"mode": "train", "processes": 1, "extra_s": 60.0, "tight": 0.005}
+    trial.write(trial.read().model_copy(update={"cost": old}))
+    assert planned_trial(trial).cost == CostSpec(processes=1)

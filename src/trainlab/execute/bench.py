@@ -134,10 +134,15 @@ class TimedTrial:
 
 
 def take_turns(
-    seats: Sequence[Seat], groups: Sequence[Group], events: EventWriter, until_s: float
+    seats: Sequence[Seat],
+    groups: Sequence[Group],
+    events: EventWriter,
+    until_s: float,
+    num_processes: int | None = None,
 ) -> None:
     """Lets the seats of a bench take turns until each has its record, and tells how far they are. The turns
-    end by then, on the clock that never goes back, but for the few that each has in any case."""
+    end by then, on the clock that never goes back, but for the few that each has in any case.
+    `num_processes`: those that the seats stand in; not given: one each."""
     spec, trial_ids = groups[0].trials[0].cost, tuple(one for group in groups for one in group.ids)
     assert spec is not None
     rounds, token = Rounds(spec, groups[0].bench or ""), uuid.uuid4().hex[:12]
@@ -166,7 +171,9 @@ def take_turns(
             events.write(Event(kind="progress", trials=trial_ids[:1], share=done))
 
         # Of several blocks each gets its part.
-        most_s = (until_s - time.monotonic()) * (until - begun) / (len(seats) - begun)
+        left_s = (until_s - time.monotonic()) / (len(seats) - begun)
+        each_s = spec.turns_s * (num_processes or len(seats)) / len(seats)
+        most_s = min(left_s, each_s) * (until - begun)
         stopped = rounds.run(ready, report, most_s)
         alive = [seat for seat in ready if not seat.has_ended]
         reference = alive[0] if alive else None

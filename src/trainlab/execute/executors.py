@@ -278,7 +278,8 @@ class _Processes:
                 for trial_id, seat in zip(group.ids, process.seats(), strict=True)
             }
             ordered = [seats[trial_id] for one in ids for trial_id in one]
-            take_turns([seat for _, seat in ordered], groups, self.events, until_s)
+            timed = [seat for _, seat in ordered]
+            take_turns(timed, groups, self.events, until_s, len(processes))
         if self.retries.has_failed(together.ids):
             self.have_failed.update(together.ids)
         elif not self.retries.is_for_bench(groups, [process for process, _ in ordered]):

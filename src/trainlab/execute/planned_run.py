@@ -16,7 +16,7 @@ from trainlab.plan import Group, Trial, further_groups, plan, trials_of
 from trainlab.record.run_folder import RunFolder, TrialFolder, create_run
 from trainlab.record.study_record import GroupRecord, StudyRecord
 from trainlab.record.trial_record import PLANNED, Failure, State, TrialRecord
-from trainlab.spec import Study, checked
+from trainlab.spec import CostSpec, Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
 from trainlab.workloads.reference import file_digest
 
@@ -80,8 +80,11 @@ def add_seeds(run: RunFolder, num_seeds: int) -> tuple[Group, ...]:
 
 
 def planned_trial(folder: TrialFolder) -> Trial:
-    """A trial as it was planned, from its record."""
+    """A trial as it was planned, from its record; what this version does not know of how a cost is measured
+    is left out, as of a study."""
     values = folder.read().model_dump(include=PLANNED)
+    if cost := values["cost"]:
+        values["cost"] = {n: v for n, v in cost.items() if n in CostSpec.model_fields}
     return checked(Trial, values, str(folder.trial_file))
 
 

@@ -312,9 +312,8 @@ class DiagnosisStage:
     def _tell_decided(self, rows: Mapping[str, TriedRow]) -> None:
         """What has been decided since it was told last."""
         limits = {c: one.limit for one in self._tried for c in (*one.changes, *one.remedies)}
-        for change in rows.keys() - self._told:
-            row = rows[change]
-            if row.verdict != "cannot tell":
+        for change, row in rows.items():
+            if row.verdict != "cannot tell" and change not in self._told:
                 self._told.add(change)
                 self._tell(partial(decided_text, limits[change], row))
 

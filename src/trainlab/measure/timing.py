@@ -204,9 +204,12 @@ class StepTimer:
         )
 
     def _energy(self) -> EnergyRecord | None:
-        """None, too, for a step that several processes share, each with a GPU of its own."""
-        meter = EnergyMeter.open(self._setup.device)
-        if meter is None or self._setup.settings.processes > 1:
+        """None, too, for a step that several processes share, each with a GPU of its own; and beyond the
+        processes that were asked for: these are added for the time."""
+        is_further = self._setup.trial.process > self._spec.processes
+        if self._setup.settings.processes > 1 or is_further:
+            return None
+        if (meter := EnergyMeter.open(self._setup.device)) is None:
             return None
         window = EnergyWindow(meter, self._setup.device)
         self._steps.next_bare()

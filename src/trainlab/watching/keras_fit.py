@@ -10,7 +10,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any
@@ -146,7 +146,8 @@ class KerasFit:
             self._other_data = seen
         if self._keras.backend.backend() != "tensorflow":  # which fetches within its own graph
             batches = epochs._get_iterator
-            epochs._get_iterator = lambda: self._fetched(batches(), seen)
+            # Iterated at once, as Keras does: a loader of torch's draws a random number then.
+            epochs._get_iterator = lambda: self._fetched(iter(batches()), seen)
 
     def _loader_of(self, adapter: Any, options: Mapping[str, Any]) -> SeenLoader:
         data, size, number = options.get("x"), adapter.batch_size, adapter.num_batches
@@ -163,9 +164,9 @@ class KerasFit:
             seen.data = weakref.ref(data)
         return log.like_loader(seen)
 
-    def _fetched(self, batches: Iterable[Any], seen: SeenLoader) -> Iterator[Any]:
+    def _fetched(self, batches: Iterator[Any], seen: SeenLoader) -> Iterator[Any]:
         """The batches; the wait for those that are trained on is seen."""
-        batches, timeline = iter(batches), self._tracer.timeline
+        timeline = self._tracer.timeline
         while True:
             is_heard = self._is_heard and self._is_in_epoch and seen is self._data
             if is_heard:

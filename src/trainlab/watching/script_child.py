@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import spec_from_file_location
@@ -138,7 +138,11 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         left_s = limit_s - time.monotonic()
         is_late = step >= MIN_STEPS and left_s <= 0
         if step % LOOK_EVERY == 0 and left_s <= (1 - KNOWN_SHARE) * script.max_s:
-            is_late |= _are_parts_known(training.tracer, script.max_steps - step, left_s)
+            tracer = training.tracer
+            loader = tracer.log.trained_loader
+            num_batches = 0 if loader is None else loader.num_batches or 0
+            num_left = num_batches + 1 - step if num_batches < script.max_steps else 0
+            is_late |= are_parts_known(tracer.parts_ns, num_left, left_s)
         if step == script.max_steps or is_late:
             raise EndOfWatch
 
@@ -163,15 +167,12 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
     return ended
 
 
-def _are_parts_known(tracer: Tracer, steps_left: int, left_s: float) -> bool:
-    """Whether the parts of an update are known well, and no end of a pass, where there may be tests, can
-    be seen for the first time in what is left."""
-    steps = [ns for step, ns in tracer.parts_ns.items() if step > FIRST_STEPS]
-    parts = np.array(steps, dtype=float)
+def are_parts_known(parts_ns: Mapping[int, Sequence[int]], num_left: int, left_s: float) -> bool:
+    """Whether the parts of an update, by step, are known well, and the first end of a pass over the data,
+    where there may be tests, has come or is too far away: `num_left` updates, in the seconds left."""
+    parts = np.array([ns for step, ns in parts_ns.items() if step > FIRST_STEPS], dtype=float)
     update_ns = parts.sum(axis=1).mean()
-    loader = tracer.log.trained_loader
-    num_left = (0 if loader is None else loader.num_batches or 0) + 1 - tracer.num_steps
-    if 0 < num_left <= min(steps_left, left_s * 1e9 / update_ns):
+    if 0 < num_left <= left_s * 1e9 / update_ns:
         return False
     half = 2 * parts.std(axis=0, ddof=1) / math.sqrt(len(parts))
     return bool((half <= KNOWN_WITHIN * update_ns).all())
