@@ -234,7 +234,10 @@ def script_whole(one: Finding, words: Words) -> str:
 def _time_text(one: Finding, words: Words) -> str:
     steps = "" if one.step_ms is None else one.fill(words, "script_steps")
     own = one.fill(words, "script_instruments") if one.instruments_s else ""
-    return words.sentences(script_whole(one, words), steps, one.fill(words, "script_watching"), own)
+    peak = one.fill(words, "script_peak") if one.peak_mib else ""
+    return words.sentences(
+        script_whole(one, words), steps, peak, one.fill(words, "script_watching"), own
+    )
 
 
 def _part_text(one: Finding, words: Words) -> str:
@@ -408,6 +411,8 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
     first_runs = [run.steps_ms.values() for run in times.runs if run.steps[:1] == [1]]
     firsts = [sum(ms[0] for ms in parts) for parts in first_runs]
 
+    peaks = [max(held for _, held in run.memory) for run in times.runs if run.memory]
+
     def share(read: Callable[[WatchedRecord], float]) -> float:
         return statistics.median(read(run) / (run.wall_s or 1.0) for run in times.runs)
 
@@ -425,6 +430,7 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
         "overhead_share": share(lambda run: run.overhead_s),
         "instruments_s": statistics.median(run.instruments_s for run in times.runs),
         "num_updates": round(statistics.median(run.num_steps for run in times.runs)),
+        "peak_mib": max(peaks) / MIB if times.is_of_keras and peaks else None,
         "is_of_others": any(run.is_of_others for run in times.runs),
         "cpu_s": statistics.median(run.cpu_s for run in times.runs),
         "others_cpu_s": statistics.median(run.others_cpu_s for run in times.runs),

@@ -224,7 +224,7 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
     if not watched.num_steps:
         found.append(note("script_no_updates"))
     elif watched.framework:
-        return [note("script_keras", framework=watched.framework)]
+        return [note("script_keras")]
     elif not watched.models and "backward" not in watched.parts_s:
         return [note("script_steps_logged")]
     elif not watched.optimizers:

@@ -191,6 +191,8 @@ class Hooks:
                 return
             if next(module.parameters(), None) is None:
                 return  # a loss, say, and no model
+            if arguments and type(arguments[0]).__name__ == "KerasTensor":
+                return  # nothing is computed: Keras makes a model of its layers
             hooks.pop(key, None)
             self.is_inside_model = True
             listener.forward_begins(module, arguments)

@@ -45,7 +45,9 @@ class KerasFit:
         """What a method went through last, and did not train on."""
         self._size = 0
         """Samples fetched for the step that comes."""
-        self._is_in_epoch = self._is_in_step = self._is_validation = False
+        self._is_in_epoch = self._is_validation = False
+        self._part: int | None = None
+        """That of the timeline which has begun and not ended."""
         self._optimizers: weakref.WeakKeyDictionary[Any, SeenOptimizer]
         self._optimizers = weakref.WeakKeyDictionary()
         self._models: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -122,7 +124,7 @@ class KerasFit:
         if name == "train_on_batch":
             if self._tracer.log.loader is not None:  # the epochs of a `fit` are over
                 self._tracer.log.epoch_begins(None)
-            self._step_begins()
+            self._begin(TRAIN_STEP)
         try:
             yield
         finally:
@@ -132,7 +134,7 @@ class KerasFit:
                     self._other_data.num_passes += 1
                     self._other_data.num_given += self._other_data.num_batches or 0
             else:
-                self._leave_step()
+                self._end()
                 self._model, self._data, self._is_in_epoch = before
             self._under_way.pop()
             self._set_aside(bool(self._under_way))
@@ -194,14 +196,15 @@ class KerasFit:
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._under_way[-1] != "fit":
             return
-        self._leave_step()
+        self._end()
         self._tracer.num_fetched += 1  # its first step holds more than others: it is set aside
         self._see_model()
         self._tracer.log.epoch_begins(self._data)
         self._is_in_epoch, self._size = True, 0
+        self._begin(DATA)  # what gives the batches is made
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        self._step_begins()
+        self._begin(TRAIN_STEP)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         values = self._values(logs)  # waits for the step
@@ -214,7 +217,7 @@ class KerasFit:
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self._under_way[-1] != "fit":
             return
-        self._leave_step()
+        self._end()
         if self._data is not None:
             self._data.has_run_out = True
         self._tell(self._values(logs), are_means=True)
@@ -242,18 +245,19 @@ class KerasFit:
         if self._tracer.on_logs is not None and values:
             self._tracer.on_logs(values, are_means=are_means)
 
-    def _step_begins(self) -> None:
-        self._is_in_step = True
-        self._tracer.timeline.begin(TRAIN_STEP)
+    def _begin(self, part: int) -> None:
+        self._end()
+        self._part = part
+        self._tracer.timeline.begin(part)
 
-    def _leave_step(self) -> None:
-        """It has ended, or had no data any more, or raised."""
-        if self._is_in_step:
-            self._is_in_step = False
+    def _end(self) -> None:
+        """The step has ended, or had no data any more, or raised."""
+        if self._part is not None:
+            self._part = None
             self._tracer.timeline.end(OTHER)
 
     def _step_ends(self, values: Mapping[str, float], *, are_means: bool) -> None:
-        self._leave_step()
+        self._end()
         log, size, self._size = self._tracer.log, self._size, 0
         log.fitted(self._data, size)
         optimizer = self._optimizers.get(self._model.optimizer)
