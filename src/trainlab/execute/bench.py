@@ -138,11 +138,11 @@ def take_turns(
     groups: Sequence[Group],
     events: EventWriter,
     until_s: float,
-    num_processes: int | None = None,
+    turns_s: float | None = None,
 ) -> None:
     """Lets the seats of a bench take turns until each has its record, and tells how far they are. The turns
     end by then, on the clock that never goes back, but for the few that each has in any case.
-    `num_processes`: those that the seats stand in; not given: one each."""
+    `turns_s`: for all of them; not given: `turns_s` of the study for each."""
     spec, trial_ids = groups[0].trials[0].cost, tuple(one for group in groups for one in group.ids)
     assert spec is not None
     rounds, token = Rounds(spec, groups[0].bench or ""), uuid.uuid4().hex[:12]
@@ -172,7 +172,7 @@ def take_turns(
 
         # Of several blocks each gets its part.
         left_s = (until_s - time.monotonic()) / (len(seats) - begun)
-        each_s = spec.turns_s * (num_processes or len(seats)) / len(seats)
+        each_s = spec.turns_s if turns_s is None else turns_s / len(seats)
         most_s = min(left_s, each_s) * (until - begun)
         stopped = rounds.run(ready, report, most_s)
         alive = [seat for seat in ready if not seat.has_ended]

@@ -4,6 +4,7 @@ Everything goes through the run folder: an executor gets the groups to run, each
 there, and whoever watches the run reads the events there. Those on clusters stand in `cluster`.
 """
 
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -45,6 +46,8 @@ from trainlab.train.loader import Loader
 
 LAST_ROUNDS = 3
 """So many rounds of jobs before the end, the longest are started first."""
+TURNS_TOGETHER_S = 5.0
+"""The turns of a process that holds all settings take at most so long."""
 REPEATED_TOGETHER = 2
 """So many times as many benches where a single process holds all settings: one is cheap, and one sample."""
 MOST_PACKED = 256
@@ -278,8 +281,12 @@ class _Processes:
                 for trial_id, seat in zip(group.ids, process.seats(), strict=True)
             }
             ordered = [seats[trial_id] for one in ids for trial_id in one]
-            timed = [seat for _, seat in ordered]
-            take_turns(timed, groups, self.events, until_s, len(processes))
+            timed, turns_s = [seat for _, seat in ordered], None
+            if len(shared) == len(groups):
+                # What was set up first may stay slower: each in turn, so that the interval counts it.
+                random.Random(groups[0].bench).shuffle(timed)  # noqa: S311
+                turns_s = TURNS_TOGETHER_S
+            take_turns(timed, groups, self.events, until_s, turns_s)
         if self.retries.has_failed(together.ids):
             self.have_failed.update(together.ids)
         elif not self.retries.is_for_bench(groups, [process for process, _ in ordered]):

@@ -12,11 +12,11 @@ import torch
 from trainlab.machine.device import synchronize
 from trainlab.record.cost_record import EnergyRecord
 
-LEAD_S = 0.2
+LEAD_S = 0.15
 """The draw settles, and the clocks."""
-WINDOW_S = 1.0
+WINDOW_S = 0.5
 """Between two moves of the counter, at least: it is off by one of them at most."""
-MOST_S = 2.0
+MOST_S = 1.2
 """A window that has not ended by then gives nothing, unless it has come half as far."""
 LOOK_EVERY_S = 0.005
 
