@@ -95,6 +95,7 @@ def _cost(run: RawRun, pair: Pair, mode: str, value: float, known: _Known) -> Ex
     beyond = int((known.critical.largest >= score).sum())
     p = (beyond + 1) / (len(known.critical.largest) + 1)
     numbers: Json = {"ratio": math.exp(value), "p": p, "margin": margin, "processes_needed": None}
+    numbers["host_bound"] = None  # on the CPU
     numbers["detectable"] = math.exp(known.found_with(0.8, known.n))
     if verdict == "cannot tell" and known.is_noise:
         counts = range(known.n + 1, 1001)
@@ -372,6 +373,8 @@ def unstable(run: RawRun, found: Finding) -> Expected:
     numbers = {"num_unstable": len(off), "num_measured": num_measured, "limit": 0.1}
     numbers |= {"num_wide": len(wide), "num_ratios": len(widths), "ratio_limit": 0.05}
     numbers |= dict(zip(("worst", "reason", "reason_value"), worst, strict=True))
+    # Of two minutes, which is what was allowed.
+    numbers["minutes"] = math.ceil(1.25 * 2 * (max(widths) / 0.05) ** 2)
     return Expected(numbers | {"worst_ratio": max(widths)}, len(off) + len(wide))
 
 
