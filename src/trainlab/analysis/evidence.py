@@ -72,8 +72,11 @@ class TrialRecords:
         return _read(self.files.confusion)
 
     def epoch_s(self) -> float | None:
-        """The median training time of its epochs; None where none ended."""
+        """The median training time of its epochs; None where none ended. Of Keras without the first, which
+        compiles, where there are more."""
         times_s = [float(line["train_s"]) for line in self.epochs]
+        if self.watched is not None and self.watched.framework:
+            times_s = times_s[1:] or times_s
         return statistics.median(times_s) if times_s else None
 
     def has_epochs(self) -> bool:

@@ -198,7 +198,8 @@ class KerasFit:
             return
         self._end()
         self._tracer.num_fetched += 1  # its first step holds more than others: it is set aside
-        self._see_model()
+        if self._model.built:  # else the first step makes its weights
+            self._see_model()
         self._tracer.log.epoch_begins(self._data)
         self._is_in_epoch, self._size = True, 0
         self._begin(DATA)  # what gives the batches is made
@@ -258,6 +259,8 @@ class KerasFit:
 
     def _step_ends(self, values: Mapping[str, float], *, are_means: bool) -> None:
         self._end()
+        if self._model not in self._models:
+            self._see_model()
         log, size, self._size = self._tracer.log, self._size, 0
         log.fitted(self._data, size)
         optimizer = self._optimizers.get(self._model.optimizer)
@@ -286,7 +289,8 @@ class KerasFit:
         if model not in self._models:
             self._models.add(model)
             name, self._tracer.log.framework = self._back_end()
-            parameters, types = model.count_params(), [model.dtype_policy.name]
+            parameters = sum(math.prod(one.shape) for one in model.weights)
+            types = [model.dtype_policy.name]
             log.models.append(
                 ModelRow(
                     name=type(model).__name__,
