@@ -4,7 +4,12 @@ from itertools import product
 from typing import Any
 
 from diagnosed_runs import record_of
-from trainlab.analysis.diagnosis import answer_lines, diagnosis_document, open_lines
+from trainlab.analysis.diagnosis import (
+    answer_lines,
+    decided_text,
+    diagnosis_document,
+    open_lines,
+)
 from trainlab.record.script_record import LimitName, LimitRow, TriedRow
 from trainlab.report.markdown import markdown_of
 from trainlab.spec.script import CHANGE_NAMES, WITH_VALUE
@@ -170,3 +175,12 @@ def test_every_limit_and_every_change_has_its_words_in_every_language() -> None:
             assert "train.py" in markdown_of(diagnosis_document(limits, words))
         for name in CHANGE_NAMES:
             assert words(f"change_{name}", value="7" if name in WITH_VALUE else "")
+
+
+def test_what_is_decided_is_told_by_how_much_faster_it_is_and_how_well_that_is_known() -> None:
+    sure = tried("same_batch", 0.5)
+    assert decided_text("data", sure, Words("en")).endswith("it is 2.00 ± 0.10 times as fast.")
+    wide = tried("same_batch", 0.5, low=0.25, high=0.8)
+    told = decided_text("data", wide, Words("en"))
+    assert told.endswith("it is 2.00 times as fast (95% CI 1.25 to 4.00).")
+    assert "已证实" in decided_text("memory", LEAK, Words("zh"))

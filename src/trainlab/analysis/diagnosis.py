@@ -83,6 +83,8 @@ SURE_GAIN = 0.03
 """The whole interval must lie beyond this."""
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
+EVEN = 0.2
+"""Intervals up to this share of a speed are about as wide on either side of it."""
 NO_TIME = "no_time"
 """The reason, among the words, of what was to be tried and was not."""
 MIN_SHARED_ROUNDS = 5
@@ -684,8 +686,11 @@ def decided_text(limit: LimitName, one: TriedRow, words: Words) -> str:
     told = words(f"decided_{key}", limit=words(f"limit_name_{limit}"))
     if one.ratio is None or one.low is None or one.high is None:
         return words.sentences(told, words("decided_memory", **values))
-    off = (1 / one.low - 1 / one.high) / 2
-    return words.sentences(told, words("decided_time", **values, speed=1 / one.ratio, off=off))
+    speed, slowest, fastest = 1 / one.ratio, 1 / one.high, 1 / one.low
+    off = (fastest - slowest) / 2
+    how = "decided_time" if off < EVEN * speed else "decided_time_wide"
+    values |= {"speed": speed, "off": off, "slowest": slowest, "fastest": fastest}
+    return words.sentences(told, words(how, **values))
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:
