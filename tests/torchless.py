@@ -69,7 +69,12 @@ def main() -> None:
         verb_called(verb)
     assert "torch" not in sys.modules
     own = dict(os.environ)
-    for line in sys.stdin:
+    # A script that is watched has our standard streams.
+    asked, answered = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    with Path(os.devnull).open() as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    for line in asked:
         words, folder, variables = json.loads(line)
         os.chdir(folder)
         os.environ.clear()
@@ -77,8 +82,8 @@ def main() -> None:
         done = called(*words)
         os.chdir("/")  # the folder may be removed
         answer = {"code": done.code or 0, "stdout": done.stdout, "stderr": done.stderr}
-        sys.stdout.write(json.dumps({**answer, "imported_torch": "torch" in sys.modules}) + "\n")
-        sys.stdout.flush()
+        answered.write(json.dumps({**answer, "imported_torch": "torch" in sys.modules}) + "\n")
+        answered.flush()
 
 
 if __name__ == "__main__":
