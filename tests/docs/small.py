@@ -46,7 +46,7 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         trainlab run examples/hugging_face.py:workload""",
     "it needs Keras: tests/watch/test_keras.py runs scripts of it": """
         trainlab watch examples/mnist_keras.py
-        trainlab watch examples/mnist_keras.py --vary env.KERAS_BACKEND=torch,jax,tensorflow --seeds 3 --profile""",
+        trainlab watch examples/mnist_keras.py --vary env.KERAS_BACKEND=torch,jax,tensorflow --seeds 3 --profile""",  # noqa: E501
     "it needs a cluster: the plan is made": """
         trainlab run fashion-lab --on ray; trainlab run fashion-lab --on ray:auto
         trainlab run fashion-lab --on ray://head:10001
