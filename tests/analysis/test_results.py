@@ -58,7 +58,6 @@ def test_a_cell_measured_twice_and_trained_weights_have_their_own_rows(tmp_path:
         (False, "untrained"): pytest.approx([1, 2, 3]),
         (False, "trained"): pytest.approx([101, 102, 103]),
         (True, "untrained"): pytest.approx([11, 12, 13]),
-        (True, "trained"): pytest.approx([111, 112, 113]),
     }
 
 

@@ -47,7 +47,7 @@ def test_standard_output_is_the_scripts_alone_and_the_verdict_comes_while_it_tra
     assert done.returncode == 3, done.stderr
     assert done.stdout == "training False" + "".join(f" {step}" for step in range(0, 120, 10))
     first, *lines = done.stderr.splitlines()
-    assert first == "trainlab: watching train.py → r"
+    assert first == "trainlab: train.py runs; its records are in r"
     told = [line.removeprefix("trainlab: ") for line in lines if line.startswith("trainlab: ")]
     assert told[0].startswith("So far, ")
     assert "of which data" in told[0]
