@@ -37,6 +37,8 @@ seen["fused"] = optimizer.defaults["fused"]
 seen["workers"] = loader.num_workers, tests.num_workers
 seen["threads"] = torch.get_num_threads()
 batches, calls, history = [], [], []
+with torch.autograd.detect_anomaly(check_nan=False):
+    seen["anomalies"] = torch.is_anomaly_enabled()
 
 def track(value):
     calls.append(value)
@@ -68,6 +70,7 @@ PATCHED = (
     (os, "fsync"),
     (torch, "save"),
     (torch, "set_num_threads"),
+    (torch, "set_anomaly_enabled"),
     (DataLoader, "__init__"),
     (_BaseDataLoaderIter, "__next__"),
     (torch.optim.AdamW, "__init__"),
@@ -121,6 +124,7 @@ def test_each_change_does_what_it_says_and_nothing_else(run: Run) -> None:
     seen = run("evaluation=1")
     assert (seen["tests"], len(seen["batches"])) == (1, 3)
     assert run("fused")["fused"] is True
+    assert (run("")["anomalies"], run("no_anomaly_checks")["anomalies"]) == (True, False)
     seen = run("threads=3")
     assert (seen["threads"], seen["threads after"]) == (3, 3)
     line = SCRIPT.splitlines().index("    track(") + 1
@@ -134,10 +138,18 @@ def test_the_loader_that_shuffles_gets_workers(run: Run) -> None:
     assert run("workers=1")["workers"] == (1, 0)
 
 
+LOCAL = """
+def doubled(number):
+    value, rest = divmod(2 * number, 100)
+    return value, rest
+assert [doubled(number) for number in range(1, 4)] == [(0, 2)] * 3
+"""
+
+
 def test_a_statement_runs_once_in_each_run_of_the_script(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text("for number in range(3):\n    total = number\nassert total == 0\n")
-    change = apply_change("without=2", script)
+    script.write_text(LOCAL)
+    change = apply_change("without=3", script)
     with own_main():
         for _ in range(2):
             run_script(ScriptSpec(path=str(script)), (), change.code)

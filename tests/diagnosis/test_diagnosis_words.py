@@ -159,6 +159,7 @@ CHANGES: dict[LimitName, str] = {
     "optimizer": "fused",
     "evaluation": "evaluation=1",
     "logging": "no_logging",
+    "anomaly_checks": "no_anomaly_checks",
     "between": "without=3",
     "batch_size": "batch_size=16",
     "threads": "threads=1",

@@ -53,6 +53,11 @@ def test_parts_leave_out_the_first_steps_and_count_tests() -> None:
     assert hypotheses_of(record, cores=2, source="") == ()
 
 
+def test_a_search_for_anomalies_that_was_left_on_is_switched_off_to_show_it() -> None:
+    found = first(seen(COMPUTE, checks_anomalies=True))
+    assert (found.limit, found.changes) == ("anomaly_checks", ("no_anomaly_checks",))
+
+
 def test_waiting_for_data_is_shown_by_the_same_batch_and_workers_are_the_remedy() -> None:
     found = first(seen(COMPUTE | {"data": 10.0}))
     assert (found.limit, found.changes, found.remedies) == ("data", ("same_batch",), ("workers=2",))

@@ -46,6 +46,8 @@ BETWEEN = ("other", "prepare")
 COMPUTING = ("forward", "loss", "backward")
 HAVE_FUSED, FUSED_SAVES = ("Adam", "AdamW", "SGD", "Adagrad"), 0.6
 """Optimizers of torch's with fused code, and about how much of their time it saves."""
+CHECKS_TAKE = 0.5
+"""Of forward and backward passes in which autograd looks for anomalies, about so much."""
 SMALL_BATCH = {"cpu": 16, "cuda": 64}
 """Batches of up to so many samples may be too small for the device."""
 LARGER_BATCH, TINY_BATCH, MUCH_LARGER_BATCH = 4, 4, 8
@@ -70,6 +72,7 @@ LIMIT_OF: Mapping[ChangeName, LimitName] = {
     "batch_size": "batch_size",
     "evaluation": "evaluation",
     "no_logging": "logging",
+    "no_anomaly_checks": "anomaly_checks",
     "without": "between",
     "drop": "memory",
 }
@@ -149,6 +152,7 @@ def hypotheses_of(watched: WatchedRecord, *, cores: int, source: str) -> tuple[H
     found = (
         *_in_calls(watched, shares, cores),
         *_in_script(watched, shares),
+        *_anomaly_checks(watched, shares),
         *_batch_size(watched, source),
         *_threads(watched, shares, cores, total),
         *_memory(watched),
@@ -275,6 +279,13 @@ def _guess(
 ) -> Hypothesis:
     share, potential = shares[limit], saves * shares[limit]
     return Hypothesis(limit=limit, share=share, potential=potential, changes=changes, **more)
+
+
+def _anomaly_checks(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
+    if watched.checks_anomalies:
+        computing = sum(shares.get(name, 0.0) for name in COMPUTING)
+        change = ("no_anomaly_checks",)
+        yield Hypothesis(limit="anomaly_checks", potential=CHECKS_TAKE * computing, changes=change)
 
 
 def _batch_size(watched: WatchedRecord, source: str) -> Iterator[Hypothesis]:

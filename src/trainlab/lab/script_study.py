@@ -264,7 +264,7 @@ class DiagnosisStage:
         assert watched is not None
         shown = shown_by(run, watched, self._tried)
         self._tell_decided(shown.rows)
-        if any(not trial.is_finished for trial in run.trials()):
+        if any(trial.state in ("pending", "running", "interrupted") for trial in run.trials()):
             return ()
         changes = self._fitting(list(self._open(shown)))
         if not changes:

@@ -113,6 +113,8 @@ class WatchedRecord(FileRecord):
     first_dimension: int | None = None
     """Where it does not say: of the first tensor of that batch, which may be its samples or not."""
     threads: PositiveInt
+    checks_anomalies: bool = False
+    """Whether autograd looked for anomalies in backward passes."""
     loaders: list[LoaderRow]
     models: list[ModelRow]
     optimizers: list[OptimizerRow]
@@ -172,7 +174,7 @@ def num_at_the_end(num_steps: int) -> int:
 # diagnosis.json: what limits a script, what was tried to show it, and what came of it.
 
 PartName = Literal["data", "transfer", "optimizer", "evaluation", "logging", "between"]
-LimitName = Literal[PartName, "batch_size", "threads", "memory"]
+LimitName = Literal[PartName, "anomaly_checks", "batch_size", "threads", "memory"]
 """What may limit a script, beside the model's own computation."""
 LimitVerdict = Literal["confirmed", "refuted", "cannot tell", "not tried"]
 

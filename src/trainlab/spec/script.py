@@ -192,6 +192,7 @@ ChangeName = Literal[
     "batch_size",
     "evaluation",
     "no_logging",
+    "no_anomaly_checks",
     "without",
     "drop",
 ]

@@ -196,7 +196,7 @@ def _entry_bytes(container: Any) -> float:
 
 # Interventions: one change to a script, made from outside.
 
-ONCE, HAS_RUN = "_trainlab_is_first", "_trainlab_has_run"
+ONCE, KEPT, HAS_RUN = "_trainlab_once", "_trainlab_kept", "_trainlab_has_run"
 """By which a script's code asks whether to run a statement, and the mark of one that has run."""
 FIRST, LEFT = "_trainlab_first_batch", "_trainlab_batches_left"
 """What an iterator keeps of its pass."""
@@ -364,8 +364,20 @@ def _no_logging(change: ScriptChange) -> None:
     put(sys, "stderr", sys.stdout)
 
 
+def _no_anomaly_checks(change: ScriptChange) -> None:
+    """Whoever asks autograd to look for anomalies is not heard."""
+    really = torch.set_anomaly_enabled
+
+    def asked(*arguments: Any, **options: Any) -> None:
+        change.num_uses += 1
+        really(False)
+
+    change.patches.put(torch, "set_anomaly_enabled", asked)
+
+
 class _Cut(ast.NodeTransformer):
-    """Puts `if _trainlab_is_first():` before the statement that begins at a line."""
+    """Puts `if _trainlab_once():` before the statement that begins at a line; one that sets names sets them
+    to what it gave the first time."""
 
     def __init__(self, line: int) -> None:
         self._line, self.is_found = line, False
@@ -375,28 +387,38 @@ class _Cut(ast.NodeTransformer):
             return node
         self.is_found = True
         asked = ast.Call(ast.Name(ONCE, ast.Load()), [], [])
-        return ast.copy_location(ast.If(asked, [node], []), node)
+        again: list[ast.stmt] = []
+        if isinstance(node, ast.Assign):
+            kept = ast.Call(ast.Name(ONCE, ast.Load()), [node.value], [])
+            again = [ast.Assign(node.targets, ast.Call(ast.Name(KEPT, ast.Load()), [], []))]
+            node = ast.copy_location(ast.Assign(node.targets, kept), node)
+        return ast.copy_location(ast.If(asked, [node], again), node)
 
     visit_Expr = visit_Assign = visit_AugAssign = visit_AnnAssign = _guarded  # noqa: N815  ast's names
 
 
 def _without_statement(change: ScriptChange) -> None:
-    """The statement that begins at that line runs the first time only, so that names that it sets are
-    there."""
+    """The statement that begins at that line runs the first time only; names that it sets get the same
+    value again."""
     cut, name = _Cut(change.number), str(change.script)
     changed = ast.fix_missing_locations(cut.visit(ast.parse(change.script.read_bytes(), name)))
     if not cut.is_found:
         raise ChangeError(f"without: line {change.number} begins no statement that can be left out")
 
-    def is_first() -> bool:
-        change.num_uses += 1
+    def once(*given: Any) -> Any:
+        """Whether it runs the first time; or, given its value, that."""
         # A script that runs again in this process has new names, the mark is among them.
         names = sys._getframe(1).f_globals
-        is_new = HAS_RUN not in names
-        names[HAS_RUN] = True
-        return is_new
+        if given:
+            names[HAS_RUN] = given[0]
+            return given[0]
+        change.num_uses += 1
+        is_first = HAS_RUN not in names
+        names.setdefault(HAS_RUN, None)
+        return is_first
 
-    change.patches.put(builtins, ONCE, is_first)
+    change.patches.put(builtins, ONCE, once)
+    change.patches.put(builtins, KEPT, lambda: sys._getframe(1).f_globals[HAS_RUN])
     change.code = compile(changed, name, "exec", dont_inherit=True)
 
 
@@ -440,6 +462,7 @@ CHANGES: Mapping[ChangeName, Callable[[ScriptChange], None]] = {
     "batch_size": _other_argument,
     "evaluation": _short_evaluation,
     "no_logging": _no_logging,
+    "no_anomaly_checks": _no_anomaly_checks,
     "without": _without_statement,
     "drop": _drop_container,
 }

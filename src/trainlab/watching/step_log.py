@@ -245,6 +245,7 @@ class StepLog:
         self.optimizers: list[SeenOptimizer] = []
         self.framework = ""
         """What trained in place of torch's own optimizers, with its version."""
+        self.checks_anomalies = False
         self.num_parameters = 0
         """Of the models called before the first update and of what optimizers update, each tensor once."""
         self._counted, self._row_of = WeakIdKeyDictionary(), WeakIdKeyDictionary()

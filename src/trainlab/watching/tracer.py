@@ -266,6 +266,7 @@ class Tracer:
     def backward_begins(self, roots: object) -> None:
         if self._updates_by_hand and roots is not None:
             self._step_by_hand()
+        self.log.checks_anomalies |= torch.is_anomaly_enabled()
         if self.hooks.level == WHOLE:
             self.timeline.backward_begins()
             self._without_gradients.clear()

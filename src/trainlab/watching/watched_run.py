@@ -482,6 +482,7 @@ def watched_record(
         batch_size=log.batch_size,
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
+        checks_anomalies=log.checks_anomalies,
         loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
         models=log.models,
         optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
