@@ -41,8 +41,12 @@ def in_order(metrics: Iterable[str], study: Study) -> list[str]:
     others on the test set; where there are none of that, as in scripts that know only a validation set or
     none, those on the next part."""
     names = list(metrics)
+    # Of a value that was logged for both, as Lightning does, that of a batch is no result.
+    of_batch = {f"{one.removesuffix('_epoch')}_step" for one in names if one.endswith("_epoch")}
     first = objective_in(names, study) or min(
-        names, key=lambda one: _wanted(one, study), default=""
+        (one for one in names if one not in of_batch),
+        key=lambda one: _wanted(one, study),
+        default="",
     )
     part = next((f"{one}/" for one in PARTS if any(n.startswith(f"{one}/") for n in names)), "")
     of_part = (
