@@ -51,6 +51,10 @@ def test_what_the_user_named_comes_before_the_losses_that_are_seen_anyway() -> N
         (["train/loss", "test/loss", "test/runtime"], {}, "test/loss"),
         (["train/loss", "train/loss_2", "train/lr", "test/lr"], {}, "train/loss"),
         (["train/loss", "train/accuracy", "val/accuracy", "test/f1"], {}, "test/f1"),
+        (["train/losses_explained_variance", "train/losses_kl", "train/loss"], {}, "train/loss"),
+        (["train/losses_value_loss", "train/mae", "train/loss"], {}, "train/mae"),
+        (["train/loss", "test/loss_step", "test/loss_epoch"], {}, "test/loss_epoch"),
+        (["train/loss", "val/acc_step", "val/loss_epoch"], {}, "val/acc_step"),
     ):
         assert in_order(names, script_study(**told))[0] == first, names
     for names, first in (

@@ -150,6 +150,8 @@ def test_a_script_that_was_cut_short_is_told_to_be_one() -> None:
         "failed": "The script failed after 1,200 updates and 28.8 s",
     }.items():
         assert changed(made, cut=cut).sentence(EN).startswith(start)
+    one = changed(made, cut="failed", num_updates=1)
+    assert one.sentence(EN).startswith("The script failed after 1 update and 28.8 s")
 
 
 def test_numbers_are_shown_to_a_useful_place_and_never_rounded_to_nothing() -> None:

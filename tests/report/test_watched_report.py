@@ -184,6 +184,15 @@ def test_without_a_loader_no_epoch_is_made_up_and_a_loss_is_called_the_mean_it_i
             text = " ".join(shown(run, lang).split())
             assert told[lang] in text
             assert other[lang] not in text
+    few = {"train/loss": "0.4100 in the last update (", "test/x": "0.4100 after 1 update ("}
+    for name, when in few.items():
+        run = WatchedRun(
+            resolved=without_a_loader, final=lambda trial, name=name: {name: 0.41}, epochs=1
+        ).write(tmp_path / name.replace("/", "-one-"))
+        for record in run.trials():
+            folder = run.trial(record.id)
+            folder.write(record.model_copy(update={"steps_done": 1}))
+        assert when in " ".join(shown(run, "en").split())
 
 
 def with_steps(run: RunFolder, number: int) -> RunFolder:

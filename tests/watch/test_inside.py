@@ -273,3 +273,32 @@ def test_the_loss_that_a_loop_logs_does_not_hide_the_one_that_is_seen(tmp_path: 
     assert line["train/loss_logged"] == 5.0
     assert line["train/loss"] < 2.0
     assert not lab.run.trial("learn-seed1").tensorboard_folder.exists()
+
+
+def test_inputs_that_cannot_be_looked_at_are_the_scripts_own(tmp_path: Path) -> None:
+    """A sparse graph, a lazy layer that is never called, and a tuple that nobody else can make."""
+
+    class Pair(tuple[Any, ...]):
+        def __new__(cls, graph: torch.Tensor, features: torch.Tensor) -> "Pair":
+            return super().__new__(cls, (graph, features))
+
+    class Graph(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.unused = torch.nn.Linear(2, 1), torch.nn.LazyLinear(3)
+
+        def forward(self, given: Any) -> torch.Tensor:
+            return self.layer(torch.sparse.mm(*given))
+
+    given = torch.eye(5).to_sparse(), torch.ones(5, 2)
+    for made, told in ((lambda *one: one, []), (Pair, ["network_failed"])):
+        with trainlab.watch(out=tmp_path / str(len(told)), tensorboard=False) as lab:
+            model = Graph()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for graph, features in torch.utils.data.DataLoader([given] * 2, batch_size=None):
+                model(made(graph, features)).square().mean().backward()
+                optimizer.step()
+        (record,) = lab.run.trials()
+        assert (record.state, record.steps_done) == ("done", 2)
+        assert [one.code for one in record.notes] == told
+        assert ("network.json" in record.files) is not bool(told)

@@ -166,6 +166,27 @@ def test_a_loop_of_jax_is_known_by_the_losses_that_it_logs(
 
 
 @pytest.mark.slow
+def test_of_models_fitted_one_after_the_other_the_epochs_are_the_last_ones(tmp_path: Path) -> None:
+    """Though nothing holds the first one any more."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import gc, keras, numpy as np\n"
+        "def fit(epochs):\n"
+        "    model = keras.Sequential([keras.layers.Dense(1)])\n"
+        "    model.compile(optimizer='sgd', loss='mse')\n"
+        "    model.fit(np.zeros((8, 4)), np.zeros((8, 1)), 4, epochs=epochs, verbose=0)\n"
+        "fit(2)\n"
+        "keras.backend.clear_session()\n"
+        "gc.collect()\n"
+        "fit(1)\n"
+    )
+    with keras_on("jax"):
+        run = drive(script_study(script), out=tmp_path / "run", on="inline").run
+    (trial,) = run.trials()
+    assert (trial.steps_done, trial.epochs_done) == (6, 1)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("back_end", ["torch", "tensorflow"])
 def test_another_back_end_is_seen_alike(back_end: str, tmp_path: Path) -> None:
     ways = watched_ways(back_end, tmp_path)

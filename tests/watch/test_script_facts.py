@@ -213,6 +213,29 @@ def test_a_teacher_that_runs_twice_on_a_batch_is_no_test() -> None:
     assert tracer.timeline.total_ns[EVALUATION] == 0
 
 
+def test_a_target_network_is_no_test_of_the_model_that_trains() -> None:
+    """Whichever of the two runs first; one of the model itself is, and one of several passes of a copy."""
+    model, target = nn.Linear(3, 1), nn.Linear(3, 1)
+    with traced() as tracer:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def run(module: nn.Module) -> torch.Tensor:
+            with torch.set_grad_enabled(module is model):
+                return module(torch.ones(2, 3))
+
+        for first, second in ((target, model), (model, target)):
+            sum_of = run(first) + run(second)
+            assert not tracer.is_testing
+            sum_of.sum().backward()
+            optimizer.step()
+        for tested, passes in ((model, 1), (target, 2)):
+            run(model)  # as an agent acts, between two updates
+            for _ in range(passes):
+                with torch.no_grad():
+                    tested(torch.ones(2, 3))
+            assert tracer.is_testing
+
+
 def test_what_was_not_seen_is_left_out() -> None:
     tracer = Tracer()
     tracer.close()

@@ -335,10 +335,12 @@ class _Writer:
         if settings.max_steps is None and all(one.has_epochs() for one in of_cell):
             # Not always what was asked: training may stop early.
             epochs = words.counted("one_epoch", "epochs", num_epochs or settings.epochs)
-            return words("answer_after", epochs=epochs)
-        when = words("answer_after_updates", number=settings.max_steps or num_updates)
+            return words("answer_after", number=epochs)
+        updates = words.counted("one_update", "num_updates", settings.max_steps or num_updates)
+        when = words("answer_after", number=updates)
         if self.metric.startswith("train/") and any(one.is_one_pass() for one in of_cell):
-            when = words("answer_over_updates", number=num_at_the_end(num_updates))
+            number = num_at_the_end(num_updates)
+            when = words.counted("answer_last_update", "answer_over_updates", number)
         if all(passes) and not num_epochs:
             part = words("part_of_pass", number=f"{max(one or 0 for one in passes):g}")
             return words("answer_of_pass", when=when, part=part)

@@ -41,8 +41,12 @@ def in_order(metrics: Iterable[str], study: Study) -> list[str]:
     others on the test set; where there are none of that, as in scripts that know only a validation set or
     none, those on the next part."""
     names = list(metrics)
+    # Of a value that was logged for both, as Lightning does, that of a batch is no result.
+    of_batch = {f"{one.removesuffix('_epoch')}_step" for one in names if one.endswith("_epoch")}
     first = objective_in(names, study) or min(
-        names, key=lambda one: _wanted(one, study), default=""
+        (one for one in names if one not in of_batch),
+        key=lambda one: _wanted(one, study),
+        default="",
     )
     part = next((f"{one}/" for one in PARTS if any(n.startswith(f"{one}/") for n in names)), "")
     of_part = (
@@ -60,16 +64,18 @@ def objective_in(metrics: Sequence[str], study: Study) -> str | None:
 
 def _wanted(metric: str, study: Study) -> tuple[object, ...]:
     """The smaller, the more wanted: what was asked for or named by the user before losses recorded anyway,
-    test before validation before training, accuracies before losses."""
+    test before validation before training, accuracies before losses. What a script trains on comes before
+    the losses of training that it writes: those may be parts of it, and what stands beside them."""
     part, _, name = metric.partition("/")
     # What a script was seen to call `backward` on; the losses of a workload.
     seen = "train" if study.script is not None else "|".join(PARTS)
     is_loss = re.fullmatch(rf"({seen})/loss(_\d+)?", metric) is not None
+    is_own_loss = study.script is not None and part == "train" and "loss" in name and not is_loss
     is_lower = study.is_better_lower(metric)
     return (
         _is_aside(metric, study),
         not _is_asked(metric, study),
-        is_loss,
+        2 * is_own_loss + is_loss,
         PARTS.index(part) if part in PARTS else len(PARTS),
         name != "accuracy",
         2 if is_lower is None else int(is_lower),

@@ -228,7 +228,8 @@ def script_whole(one: Finding, words: Words) -> str:
     if other_share:
         parts.append(words("script_other", share=percent(other_share)))
     key = f"script_time_{one.cut}" if one.cut else "script_time"
-    return one.fill(words, key, range=range_text, parts=words.listed(parts))
+    updates = words.counted("one_update", "num_updates", one.num_updates)
+    return one.fill(words, key, range=range_text, parts=words.listed(parts), updates=updates)
 
 
 def _time_text(one: Finding, words: Words) -> str:
@@ -628,10 +629,11 @@ def _counted(run: WatchedRecord, words: Words) -> Iterator[tuple[str, str]]:
         else:
             parts += [] if lr is None else [words("seen_lr", lr=level_text(lr))]
         parts += [] if optimizer.code == "auto" else [words("seen_code", code=optimizer.code)]
-        updates = words("seen_updates", number=f"{optimizer.num_steps:,}")
+        updates = words.counted("one_update", "num_updates", optimizer.num_steps)
         seen.append(("seen_optimizer", [*parts, updates]))
     # Those of several optimizers together are no number of the script's.
-    parts = [words("seen_updates", number=f"{run.num_steps:,}")] * (len(run.optimizers) < 2)
+    updates = words.counted("one_update", "num_updates", run.num_steps)
+    parts = [updates] * (len(run.optimizers) < 2)
     is_of_torch = not run.framework or "PyTorch" in run.framework
     parts += [words.counted("one_thread", "num_threads", run.threads)] * is_of_torch
     parts += [run.framework] * bool(run.framework)

@@ -203,7 +203,8 @@ class Summary:
         if trial.state in ("interrupted", "running", "pending"):
             state = words.named("state", trial.state)
             if trial.steps_done:
-                state = words("stopped_after", state=state, steps=f"{trial.steps_done:,}")
+                updates = words.counted("one_update", "num_updates", trial.steps_done)
+                state = words("stopped_after", state=state, updates=updates)
             if epochs := evidence.begun.get(trial.id):
                 planned = trial.settings.get("epochs")
                 key = "epochs_recorded" if planned is not None else "epochs_so_far"

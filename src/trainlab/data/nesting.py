@@ -1,11 +1,12 @@
 """Batches of any nesting: tensors in tuples, lists, mappings, dataclasses, and objects with a `to`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 
 def moved(batch: Any, device: torch.device) -> Any:
@@ -25,13 +26,16 @@ def detached(outputs: Any) -> Any:
 
 
 def first_of(batch: Any, num: int) -> Any:
-    """The same nesting with its first so many samples, copied; what has no samples is copied whole."""
+    """The same nesting with its first so many samples, copied; what has no samples is copied whole, and so
+    is all of it beside a sparse tensor, a graph's say, which cannot be cut."""
     size = count_of(batch)
+    is_cut = all(one.layout == torch.strided for one in tensors_in(batch))
 
     def cut(one: Any) -> Any:
         if not isinstance(one, Tensor):
             return one
-        return (one[:num] if one.dim() and len(one) == size else one).detach().clone()
+        has_samples = is_cut and one.dim() and len(one) == size
+        return (one[:num] if has_samples else one).detach().clone()
 
     return _changed(batch, cut)
 
@@ -51,6 +55,11 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
     elif is_dataclass(values) or hasattr(values, "to"):
         for value in vars(values).values() if hasattr(values, "__dict__") else ():
             yield from tensors_in(value)
+
+
+def sized(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Those that have a size: the weights of a lazy layer have none until it is called."""
+    return [one for one in tensors if not is_lazy(one)]
 
 
 def count_of(batch: Any) -> int:

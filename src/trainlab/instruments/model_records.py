@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainlab.data.nesting import count_of
+from trainlab.data.nesting import count_of, sized
 from trainlab.errors import RecordError, reason_in
 from trainlab.instruments.calls import CallRecorder, Observer
 from trainlab.record.cost_record import CallRow, NetworkRecord
@@ -54,7 +54,7 @@ class Network(Instrument):
                 with recorder.watching(Observer()) as calls:
                     recorder.forward_begins()
                     model(*arguments, **named)
-                unseen = {id(one): one.numel() for one in model.parameters()}
+                unseen = {id(one): one.numel() for one in sized(model.parameters())}
                 rows = [CallRow(**one.facts(unseen), inputs=sorted(one.inputs)) for one in calls]
         except Exception as error:  # noqa: BLE001  the user's model may raise anything
             view.note("network_failed", kind=type(error).__name__, reason=reason_in(error))

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
 
-from trainlab.data.nesting import first_of
-from trainlab.errors import SpecError
+from trainlab.data.nesting import first_of, sized
+from trainlab.errors import SpecError, reason_in
 from trainlab.instruments.model_records import MOST_SAMPLES, Network
 from trainlab.instruments.probe_instrument import Probes
 from trainlab.plan import Trial
@@ -133,6 +133,9 @@ class FollowedModel:
         """From the first call of the model on."""
         self._inputs: Arguments | None = None
         """What it was called with the first time, of a large batch a part."""
+        self._why_unseen: Exception = TypeError(
+            "the model is called by another one, and its inputs were not seen"
+        )
         self._keeps_inputs = False
         """Whether the call that is under way shows them."""
         self._holders: dict[int, bool] = {}
@@ -165,8 +168,11 @@ class FollowedModel:
         self._tell(lambda probes: probes.returned(result))
         if self._keeps_inputs and plain_model(module) is self._model:
             self._keeps_inputs = False
-            with torch.no_grad():
-                self._inputs = first_of(inputs, MOST_SAMPLES)
+            try:
+                with torch.no_grad():
+                    self._inputs = first_of(inputs, MOST_SAMPLES)
+            except Exception as error:  # noqa: BLE001  the script's own objects may raise anything
+                self._why_unseen = error.with_traceback(None)
 
     def backward_ends(self) -> None:
         by_hand = not self._tracer.has_optimizer
@@ -218,17 +224,18 @@ class FollowedModel:
             self._board.trial_ends(progress)
 
     def _tell(self, moment: Callable[[ScriptProbes], None]) -> None:
-        """A probe that cannot be is refused in the first step; later the script goes on without them."""
+        """A probe that cannot be is refused in the first step; later, or where torch cannot compute it, the
+        script goes on without them."""
         if (probes := self._probes) is None:
             return
         try:
             moment(probes)
-        except SpecError as error:
+        except (SpecError, RuntimeError, TypeError, ValueError) as error:
             self._probes, self._specs = None, ()
             probes.trial_ends(Progress())
-            if self._num_steps <= 1:
+            if isinstance(error, SpecError) and self._num_steps <= 1:
                 raise Refused(error) from None
-            self.notes.append(Note(code="probes_ended", values={"reason": str(error)}))
+            self.notes.append(Note(code="probes_ended", values={"reason": reason_in(error)}))
 
     def _holds(self, module: nn.Module) -> bool:
         key = id(module)
@@ -238,7 +245,7 @@ class FollowedModel:
 
     def _show_network(self, model: nn.Module) -> None:
         """By a copy of the model, with random numbers of its own: the training stays as it is."""
-        tensors, view = [*model.parameters(), *model.buffers()], self._view()
+        tensors, view = sized([*model.parameters(), *model.buffers()]), self._view()
         num_bytes = sum(one.numel() * one.element_size() for one in tensors)
         if is_large := num_bytes > MOST_BYTES:
             view.note("network_too_large", mib=num_bytes // 2**20)
@@ -262,7 +269,7 @@ class FollowedModel:
 
         def first_call(num: int) -> tuple[nn.Module, Arguments]:
             if self._inputs is None:
-                raise TypeError("the model is called by another one, and its inputs were not seen")
+                raise self._why_unseen
             assert self._model is not None
             return copy.deepcopy(uncompiled_copy(self._model)), first_of(self._inputs, num)
 

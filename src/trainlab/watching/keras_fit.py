@@ -285,7 +285,7 @@ class KerasFit:
     def _see_model(self) -> None:
         """The model and its optimizer, which may be new; the learning rate of now."""
         model, log = self._model, self._tracer.log
-        is_first = not self._models
+        is_first = not log.models
         if model not in self._models:
             self._models.add(model)
             name, self._tracer.log.framework = self._back_end()

@@ -8,7 +8,7 @@ import weakref
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, count
@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 from torch.utils.weak import WeakIdKeyDictionary
 
-from trainlab.data.nesting import tensors_in
+from trainlab.data.nesting import sized, tensors_in
 from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
@@ -317,7 +317,7 @@ class StepLog:
         if module in self._called or self._runs_again:
             return
         self._called.add(module)
-        parameters, inner = list(module.parameters()), getattr(module, "_orig_mod", None)
+        parameters, inner = sized(module.parameters()), getattr(module, "_orig_mod", None)
         known: Counter[int] = Counter()
         for one in parameters:
             known[id(self._row_of.get(one))] += one.numel()
@@ -337,7 +337,8 @@ class StepLog:
         if not self.samples:  # a later one may be a copy, loaded for a last test
             self._count(parameters)
 
-    def _count(self, tensors: Sequence[Tensor]) -> None:
+    def _count(self, tensors: Iterable[Tensor]) -> None:
+        tensors = sized(tensors)
         self.num_parameters += sum(one.numel() for one in tensors if one not in self._counted)
         self._counted.update((one, True) for one in tensors)
 
@@ -546,13 +547,16 @@ def size_of(batch: object) -> int | None:
 
 
 def digest_of(batch: object) -> str:
-    """Of the values of a batch's first tensor, or a part of them; empty where it has none, or where reading
-    them would hold a device up."""
+    """Of the values of a batch's first tensor, or a part of them; empty where it has none, where they are
+    not plain, as in a sparse one, or where reading them would hold a device up."""
     tensor = _first_tensor(batch)
     if tensor is None or not tensor.is_cpu:
         return ""
-    values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].contiguous()
-    return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
+    try:
+        values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].contiguous()
+        return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
+    except (RuntimeError, TypeError):
+        return ""
 
 
 def _first_tensor(batch: object) -> Tensor | None:

@@ -81,7 +81,10 @@ class Tracer:
         # Of a process that is watched from its start, all of it counts.
         self.times_before = tuple(os.times()) if start_ns is None else (0.0,) * 5
         self.is_testing = False
-        """Whether the model has been run without training since the last backward pass."""
+        """Whether the model has been run without training since it last ran for it: what a target network
+        or a teacher computes for a step is a part of that."""
+        self._trains: int | None = None
+        """The model that ran for training in the step that is under way, by its identity."""
         self.on_step: Callable[[int], None] | None = None
         """Is told that an update was made, counted from 1."""
         self.on_logs: Callable[..., None] | None = None
@@ -188,7 +191,7 @@ class Tracer:
         return seen
 
     def test_begins(self) -> None:
-        self._is_told = True
+        self._is_told, self._trains = True, None
         self._begin_burst()
 
     def data_begins(self, loader: SeenLoader | None) -> None:
@@ -212,7 +215,7 @@ class Tracer:
         goes_on = loader is not None and loader is self._in_hand
         if self.timeline.data_begins(begins_pass=self._has_begun_pass, goes_on=goes_on):
             self.log.tested()
-        self._has_begun_pass, self._in_hand = False, None
+        self._has_begun_pass, self._in_hand, self._trains = False, None, None
         self._without_gradients.clear()
 
     def data_ends(self, loader: SeenLoader | None, batch: object, *, has_run_out: bool) -> None:
@@ -252,7 +255,9 @@ class Tracer:
             self._without_gradients.clear()
         if not has_gradients:
             self._without_gradients.add(key)
-        if not collects and not (has_gradients and module.training):
+        if has_gradients and module.training:
+            self.is_testing, self._trains = False, key
+        elif not collects and (is_repeated or self._trains in (None, key)):
             self.is_testing = True
         self._follow("forward_begins", module, arguments)
 
@@ -276,7 +281,7 @@ class Tracer:
         if roots is not None:
             self.log.losses.add(roots)
         self.log.trains()
-        self.is_testing = False
+        self.is_testing, self._trains = False, None
 
     def backward_ends(self) -> None:
         if self.hooks.level == WHOLE:

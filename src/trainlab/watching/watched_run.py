@@ -279,8 +279,8 @@ class ScriptCurve:
 
     def metric(self, name: str, value: float, step: Any = None) -> None:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
-        does not say what it is of is of the test set where the model has run without training since the
-        last backward pass."""
+        does not say what it is of is of the test set where the model has run without training since it last
+        ran for it."""
         part = "test" if self._tracer.is_testing else "train"
         self._add(name if "/" in name else f"{part}/{name}", value, step)
 
