@@ -275,6 +275,26 @@ def test_the_loss_that_a_loop_logs_does_not_hide_the_one_that_is_seen(tmp_path: 
     assert not lab.run.trial("learn-seed1").tensorboard_folder.exists()
 
 
+def test_a_probe_that_cannot_be_computed_ends_and_the_training_goes_on(tmp_path: Path) -> None:
+    """Of eight bits torch has no norm; a lazy layer that is never called has no weights."""
+
+    class Eight(torch.nn.Module):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return inputs.to(torch.float8_e4m3fn)
+
+    for number, probe in enumerate(("1:activation:norm@step", "*.weight:update:norm@step")):
+        with trainlab.watch(out=tmp_path / str(number), tensorboard=False, probes=probe) as lab:
+            model = torch.nn.Sequential(torch.nn.Linear(2, 2), Eight())
+            model[0].unused = torch.nn.LazyLinear(1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(2):
+                model(torch.ones(3, 2)).float().square().mean().backward()
+                optimizer.step()
+        (record,) = lab.run.trials()
+        assert (record.state, record.steps_done) == ("done", 2)
+        assert "probes_ended" in [one.code for one in record.notes]
+
+
 def test_inputs_that_cannot_be_looked_at_are_the_scripts_own(tmp_path: Path) -> None:
     """A sparse graph, a lazy layer that is never called, and a tuple that nobody else can make."""
 

@@ -193,6 +193,8 @@ class Channels:
         of_calls = (one for one in self._earlier.values() if one.kind != "parameter")
         self._places = {(one.layer, one.call): one.place for one in of_calls}
         """Of calls, in the order in which they first came up."""
+        self.errors: list[Exception] | None = None
+        """Where what `take` raises is kept, instead of being raised amid the model."""
 
     def at(
         self,
@@ -257,6 +259,14 @@ class Channels:
 
     def take(self, channel: Channel, values: Tensor, lane_dim: int | None) -> None:
         """Reduces a tensor; `lane_dim` is its dimension of trials, None where it has none."""
+        try:
+            self._take(channel, values, lane_dim)
+        except Exception as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error.with_traceback(None))
+
+    def _take(self, channel: Channel, values: Tensor, lane_dim: int | None) -> None:
         kind, reduction = self._device.type, channel.reduction
         if isinstance(reduction, DeadUnits) and reduction.dimension is None:
             if not self._is_vectorised:

@@ -44,6 +44,10 @@ class ScriptProbes(Probes):
     _steps_begun = 0
     _is_called = False
 
+    def trial_begins(self, view: TrialView) -> None:
+        super().trial_begins(view)
+        self.probes.channels.errors = []
+
     def called(self, step: int, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         """The model, or what holds it, has just been called for training, before that update. SpecError
         where nobody can see what it calls."""
@@ -228,14 +232,19 @@ class FollowedModel:
         script goes on without them."""
         if (probes := self._probes) is None:
             return
+        error: Exception | None = None
         try:
             moment(probes)
-        except (SpecError, RuntimeError, TypeError, ValueError) as error:
-            self._probes, self._specs = None, ()
-            probes.trial_ends(Progress())
-            if isinstance(error, SpecError) and self._num_steps <= 1:
-                raise Refused(error) from None
-            self.notes.append(Note(code="probes_ended", values={"reason": reason_in(error)}))
+            error = next(iter(probes.probes.channels.errors or ()), None)
+        except (SpecError, RuntimeError, TypeError, ValueError) as raised:
+            error = raised
+        if error is None:
+            return
+        self._probes, self._specs = None, ()
+        probes.trial_ends(Progress())
+        if isinstance(error, SpecError) and self._num_steps <= 1:
+            raise Refused(error) from None
+        self.notes.append(Note(code="probes_ended", values={"reason": reason_in(error)}))
 
     def _holds(self, module: nn.Module) -> bool:
         key = id(module)
