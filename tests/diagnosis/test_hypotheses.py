@@ -74,6 +74,8 @@ def test_an_optimizer_is_blamed_only_where_it_is_not_fused() -> None:
     found = first(seen(COMPUTE | {"optimizer": 9.0}, optimizers=other))
     assert found.changes == ()
     assert found.reason == "no_fused_code"
+    found = first(seen(COMPUTE | {"optimizer": 5.0}))
+    assert (found.limit, found.changes, found.reason) == ("optimizer", (), "is_fused")
 
 
 def test_tests_are_cut_to_a_batch_or_their_statement_is_left_out() -> None:

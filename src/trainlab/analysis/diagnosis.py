@@ -48,6 +48,8 @@ HAVE_FUSED, FUSED_SAVES = ("Adam", "AdamW", "SGD", "Adagrad"), 0.6
 """Optimizers of torch's with fused code, and about how much of their time it saves."""
 CHECKS_TAKE = 0.5
 """Of forward and backward passes in which autograd looks for anomalies, about so much."""
+MUCH_UPDATING = 0.25
+"""From this share of an update on, fused updates, too, are named."""
 SMALL_BATCH = {"cpu": 16, "cuda": 64}
 """Batches of up to so many samples may be too small for the device."""
 LARGER_BATCH, TINY_BATCH, MUCH_LARGER_BATCH = 4, 4, 8
@@ -229,6 +231,9 @@ def _in_calls(
         first = min(slow, key=lambda one: one.name not in HAVE_FUSED)
         change, reason = (("fused",), "") if first.name in HAVE_FUSED else ((), "no_fused_code")
         yield _guess(shares, "optimizer", FUSED_SAVES, *change, text=first.name, reason=reason)
+    elif shares.get("optimizer", 0.0) >= MUCH_UPDATING and watched.optimizers:
+        name = watched.optimizers[0].name
+        yield _guess(shares, "optimizer", 1.0, text=name, reason="is_fused")
 
 
 def _in_script(watched: WatchedRecord, shares: Mapping[str, float]) -> Iterator[Hypothesis]:
