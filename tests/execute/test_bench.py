@@ -59,9 +59,12 @@ def started(tiny_file: Path, out: Path, cells: int = 3) -> RunFolder:
     return start_run(study_of(f"{tiny_file}:tiny", settings, **asked), out)
 
 
-def run_timed(folder: RunFolder) -> list[TrialRecord]:
+def run_timed(
+    folder: RunFolder, shares: Callable[[Group], bool] | None = None
+) -> list[TrialRecord]:
+    """`shares`: which settings stand in one process."""
     groups = [group for group in groups_of(folder) if group.bench is not None]
-    with closing(executor_for("processes", Loader())) as executor:
+    with closing(LocalExecutor(Loader(), on="processes", shares_bench=shares)) as executor:
         executor.run(folder, groups, lambda: False)
     return [trial for trial in folder.trials() if trial.watch == "steps"]
 
@@ -101,14 +104,6 @@ tiny = dataclasses.replace(tiny, loss=together)
 """
 
 
-def run_together(folder: RunFolder, shares: Callable[[Group], bool]) -> list[TrialRecord]:
-    executor = LocalExecutor(Loader(), on="processes", shares_bench=shares)
-    with closing(executor):
-        groups = [group for group in groups_of(folder) if group.bench is not None]
-        executor.run(folder, groups, lambda: False)
-    return [trial for trial in folder.trials() if trial.watch == "steps"]
-
-
 @pytest.mark.slow
 def test_settings_of_a_bench_take_turns_in_one_process_and_apart_where_they_do_not_fit(
     tiny_file: Path, tmp_path: Path
@@ -118,7 +113,7 @@ def test_settings_of_a_bench_take_turns_in_one_process_and_apart_where_they_do_n
     for most, attempts in ((9, 1), (1, 2)):
         tiny_file.write_text(plain + TOGETHER.format(most=most))
         folder = started(tiny_file, tmp_path / f"r{most}")
-        trials = run_together(folder, lambda group: group.settings.batch_size != 4)
+        trials = run_timed(folder, lambda group: group.settings.batch_size != 4)
         assert {trial.state for trial in trials} == {"done"}
         assert {trial.attempt for trial in trials} == {attempts}
         records = [folder.trial(trial.id).cost.read() for trial in trials]

@@ -23,7 +23,7 @@ from trainlab.machine.device import footprint, synchronize
 from trainlab.machine.host import Footprint
 from trainlab.machine.load import cpu_times
 from trainlab.machine.process_state import prepare_process, switch, switched
-from trainlab.measure.energy import EnergyMeter, EnergyWindow
+from trainlab.measure.energy_meter import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
     WARMUP_S,

@@ -22,7 +22,7 @@ from torch.profiler import record_function
 from trainlab.errors import SpecError
 from trainlab.machine.device import footprint, synchronize
 from trainlab.machine.load import cpu_times
-from trainlab.measure.energy import EnergyMeter, EnergyWindow
+from trainlab.measure.energy_meter import EnergyMeter, EnergyWindow
 from trainlab.measure.interleaved import (
     MARKED_SHARE,
     MIN_TURN_STEPS,

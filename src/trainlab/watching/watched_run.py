@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from trainlab.errors import SpecError
-from trainlab.measure.energy import EnergyMeter
+from trainlab.measure.energy_meter import EnergyMeter
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder

@@ -12,7 +12,7 @@ import torch
 import trainlab
 from own_loop import OwnLoop
 from training import MakeSetup
-from trainlab.measure.energy import MOST_S, WINDOW_S, EnergyMeter, EnergyWindow
+from trainlab.measure.energy_meter import MOST_S, WINDOW_S, EnergyMeter, EnergyWindow
 from trainlab.measure.timing import measure
 from trainlab.record.cost_record import EnergyRecord
 from trainlab.spec import CostSpec
