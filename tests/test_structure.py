@@ -31,6 +31,7 @@ NARROWER: Mapping[str, tuple[str, ...]] = {
     "machine": ("errors", "spec", "record"),
     "lab": (*MAKERS, *READERS),
     "cli": (*MAKERS, *READERS, "lab"),
+    "page": (*MAKERS, *READERS, "lab", "cli"),
 }
 """Rooms that may import less than all to their left, and those on top of both sides."""
 

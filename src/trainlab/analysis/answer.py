@@ -87,12 +87,15 @@ class Answer:
     """Whether the first sentence tells of two settings which is faster."""
     objective: str
     """Which metric it goes by, where there was a choice; else empty."""
+    is_final: bool
+    """Whether no trial is still to end."""
 
     def sections(self, words: Words) -> Iterator[Section]:
         """The sentences, or that there are none; then reasons and open points, where there are any."""
         lead = Statements(self.sentences, is_lead=True) if self.sentences else None
         note = [Paragraph(self.objective)] if self.objective else []
-        yield Section("answer", words("answer"), (lead or Paragraph(words("no_findings")), *note))
+        title = words("answer" if self.is_final else "answer_so_far")
+        yield Section("answer", title, (lead or Paragraph(words("no_findings")), *note))
         if self.reasons:
             yield Section("why", words("why_so"), (Statements(self.reasons),))
         if self.open_points:
@@ -123,7 +126,8 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     sentences = dict.fromkeys(one for column in columns for one in column if one in chosen)
     reasons, open_points = tuple(writer.reasons()), tuple(writer.open_points())
     note = writer.objective()
-    return Answer((*sentences, *last), reasons, open_points, any(of_cost), note)
+    parts = ((*sentences, *last), reasons, open_points, any(of_cost), note)
+    return Answer(*parts, evidence.is_complete)
 
 
 class _Writer:
@@ -587,6 +591,9 @@ class _Writer:
         states = [trial.state for trial in self.evidence.trials]
         if num_open := sum(one in (*UNFINISHED, "interrupted") for one in states):
             text = self.words("open_unfinished", some=num_open, all=len(states))
+            if self.evidence.is_running:
+                yield self.open(text, "answer")
+                return
             command = shlex.join(["trainlab", "resume", self.evidence.path])
             yield self.open(text, "answer", command, self.minutes() * num_open / len(states))
         if self.evidence.is_complete:

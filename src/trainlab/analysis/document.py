@@ -13,6 +13,7 @@ from typing import Any, Literal
 from trainlab.record.learning_record import Picture
 
 Mark = Literal["different", "equivalent", "identical", "cannot tell", "fact"]
+Tone = Literal["warning", "failure"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Notice:
     """A warning or a failure that a reader must not miss."""
 
     text: str
-    tone: Literal["warning", "failure"] = "warning"
+    tone: Tone = "warning"
 
 
 @dataclass(frozen=True)

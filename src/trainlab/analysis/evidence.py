@@ -176,8 +176,10 @@ class Evidence:
     """One per cell, mode and weights, the second of an A/A pair included."""
     probed: tuple[TrialRecords, ...] = ()
     """Trials with probes."""
-    begun: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
-    """Learn trials that have begun and not ended, by id: the epochs that are recorded so far."""
+    begun: Mapping[str, TrialRecords] = field(default_factory=dict)
+    """Learn trials that have begun and not ended, by id: what is recorded so far."""
+    is_running: bool = False
+    """Whether somebody runs it now; only who looks at its lease knows."""
     damaged: tuple[Damage, ...] = ()
     """What is left out, and why."""
     diagnosis: DiagnosisRecord | None = None
@@ -361,7 +363,7 @@ def gather(folder: RunFolder) -> Evidence:
         measured=tuple(sorted(_measurements(read), key=position)),
         probed=tuple(one for one in read if one.lines or one.rows),
         begun={
-            one.trial.id: one.epochs
+            one.trial.id: one
             for one in read
             if (one.trial.kind, one.trial.state) == ("learn", "running")
         },

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from trainlab.analysis.evidence import Confound, Evidence, Line
+from trainlab.analysis.evidence import Confound, Evidence, Line, TrialRecords
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.metrics import compared_metrics
 from trainlab.spec import Cell
@@ -251,10 +251,23 @@ class RunData:
         return [m for m in self.evidence.measured_in(mode) if m.operators is not None]
 
     @cached_property
+    def _trained(self) -> dict[str, dict[int, TrialRecords]]:
+        """Learn trials that have ended or are under way, by cell and seed."""
+        trained = {cell: {**by_seed} for cell, by_seed in self.evidence.learned.items()}
+        for one in self.evidence.begun.values():
+            trained.setdefault(one.trial.cell, {})[one.trial.seed] = one
+        return trained
+
+    @cached_property
+    def drawn(self) -> dict[str, dict[int, TrialRecords]]:
+        """Those of them whose curves are drawn."""
+        return {cell: self._trained[cell] for cell in self.drawn_cells}
+
+    @cached_property
     def drawn_cells(self) -> tuple[str, ...]:
         """The cells whose curves are drawn, in the study's order: all that learned, or where these are
         too many, the first (the reference) and those with the best and worst final mean."""
-        cells = [cell.id for cell in self.evidence.cells if cell.id in self.evidence.learned]
+        cells = [cell.id for cell in self.evidence.cells if cell.id in self._trained]
         metrics = compared_metrics(self.evidence)
         if len(cells) <= MOST_LINES or not metrics:
             return tuple(cells[:MOST_LINES])
@@ -273,9 +286,9 @@ class RunData:
         return {
             cell: {
                 seed: tuple(line for line in one.files.curve() if line["kind"] == "step")
-                for seed, one in self.evidence.learned[cell].items()
+                for seed, one in by_seed.items()
             }
-            for cell in self.drawn_cells
+            for cell, by_seed in self.drawn.items()
         }
 
 

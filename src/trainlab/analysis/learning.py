@@ -16,7 +16,7 @@ from trainlab.analysis.classes import confused_findings
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import ENDED_WELL, LOSS, Evidence, Line, grouped, level_of
 from trainlab.analysis.factors import EFFECTS, effect_findings, heat_figure, pattern_findings
-from trainlab.analysis.finding import Finding, Kind, RunData, arrow
+from trainlab.analysis.finding import MOST_LINES, Finding, Kind, RunData, arrow
 from trainlab.analysis.method import sampling_findings
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
@@ -538,7 +538,7 @@ def exploding(curves: Curves) -> dict[str, float]:
 
 def metric_curves(data: RunData, metric: str) -> Curves | None:
     """By step where steps have the metric, else by epoch; None where no trial reached a first point."""
-    learned = {cell: data.evidence.learned[cell] for cell in data.drawn_cells}
+    learned = data.drawn
     is_script = data.evidence.study.script is not None
     # The loaders of a script may not tell how much data there is.
     over_updates = is_script and not all(
@@ -645,19 +645,25 @@ USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
 def learn_section(data: RunData, words: Words) -> Section | None:
     """None where nothing was trained."""
     evidence = data.evidence
-    if not evidence.learned:
+    if not data.drawn:
         return None
     # Losses and accuracies of training and test, then the other metrics that are compared.
     compared = metrics.compared_metrics(evidence)
-    drawn = dict.fromkeys([*(metric for metric in USUAL if metric in evidence.metrics), *compared])
+    known = evidence.metrics
+    if not known:  # no trial has ended
+        lines = (line for s in data.step_lines.values() for seed in s.values() for line in seed[:1])
+        epochs = (line for s in data.drawn.values() for one in s.values() for line in one.epochs)
+        known = tuple({name for line in (*lines, *epochs) for name in line})
+    drawn = dict.fromkeys([*(metric for metric in USUAL if metric in known), *compared])
     figures = [*filter(None, (curve_figure(data, metric, words) for metric in drawn))]
     intro = "learn_intro" if figures else "learn_intro_no_curves"
     blocks: list[Block] = [Paragraph(words(intro, seeds=len(evidence.study.seeds)))]
-    num_all, num_drawn = len(evidence.learned), len(data.drawn_cells)
+    num_all, num_drawn = len(evidence.learned), len(data.drawn)
     if num_all > num_drawn and figures:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=num_all)))
     heat = heat_figure(evidence, compared[0], words) if compared else None
-    shown = (*figures, heat, learn_table(evidence, words), epochs_by_cell(evidence, words))
+    table = learn_table(evidence, words) if evidence.learned else None
+    shown = (*figures, heat, table, epochs_by_cell(evidence, words))
     blocks += [block for block in shown if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
     # The heading says what there is beside the loss.
@@ -681,8 +687,8 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         each = "trend_note_updates" if curves.num_each > 1 else "trend_note_each_update"
         notes.append(words(each, number=curves.num_each))
         if any(trial.state in ENDED_WELL for trial in evidence.trials):
-            drawn = (one for cell in data.drawn_cells for one in evidence.learned[cell].values())
-            is_one_pass = any(one.is_one_pass() for one in drawn)
+            ended = (one for cell in data.drawn for one in evidence.learned.get(cell, {}).values())
+            is_one_pass = any(one.is_one_pass() for one in ended)
             notes.append(words("table_mean_end" if is_one_pass else "table_mean_epoch"))
     elif curves.by_step:
         alt = "trend_alt_steps"
@@ -698,4 +704,36 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
         spec=curve_chart(curves, data.drawn_cells, words),
+    )
+
+
+def curves_beside(
+    runs: Sequence[RunData], labels: Sequence[str], metric: str, words: Words
+) -> Figure | None:
+    """A metric over training in several runs; None where too little is known, or their moments are of
+    different kinds."""
+    most, names, found = max(1, MOST_LINES // len(runs)), list[str](), list[Curves]()
+    for data, label in zip(runs, labels, strict=True):
+        curves = metric_curves(data, metric)
+        if curves is None:
+            continue
+        drawn = data.drawn_cells[:most]
+        named = {cell: label if len(drawn) == 1 else f"{label}: {cell}" for cell in drawn}
+        own = (replace(p, cell=named[p.cell]) for p in curves.points if p.cell in named)
+        found.append(replace(curves, points=tuple(own)))
+        names += named.values()
+    points = tuple(point for curves in found for point in curves.points)
+    if (
+        len({(one.by_step, one.over_updates) for one in found}) != 1
+        or len({p.epoch for p in points}) < 2
+    ):
+        return None
+    last = {point.cell: metric_value(metric, point.mean) for point in points}
+    ends = words.listed(f"{name}: {end}" for name, end in last.items())
+    return Figure(
+        id=figure_id("beside-trend", metric),
+        caption=words.tidy(words("trend_caption", metric=words.metric(metric))),
+        alt=words.tidy(words("trend_alt", metric=words.metric(metric), ends=ends)),
+        note=words("trend_note"),
+        spec=curve_chart(replace(found[0], points=points), names, words),
     )

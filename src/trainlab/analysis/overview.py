@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis.cost import cost_findings
-from trainlab.analysis.document import Block, Listing, Notice, Section
+from trainlab.analysis.document import Block, Listing, Notice, Section, Tone
 from trainlab.analysis.evidence import ENDED_WELL, Damage, Evidence
 from trainlab.analysis.factors import EFFECTS
 from trainlab.analysis.finding import CAUSES, Finding, Kind, RunData, num_seeds
@@ -138,15 +138,18 @@ def notices(data: RunData, words: Words) -> Iterator[Notice]:
     """What a reader must know before anything else."""
     states = [trial.state for trial in data.evidence.trials]
     planned = len(states) + data.evidence.num_damaged
+    is_running = data.evidence.is_running
+    unfinished = "notice_running" if is_running else "notice_unfinished"
     counts = {
-        "notice_unfinished": states.count("pending") + states.count("running"),
+        unfinished: states.count("pending") + states.count("running"),
         "notice_failed": states.count("failed"),
         "notice_interrupted": states.count("interrupted"),
         "notice_damaged": data.evidence.num_damaged,
     }
     for key, number in counts.items():
         if number:
-            yield Notice(words(key, some=number, all=planned), "failure")
+            tone: Tone = "warning" if key == "notice_running" else "failure"
+            yield Notice(words(key, some=number, all=planned), tone)
     texts: dict[str, None] = {}
     for trial in data.evidence.trials:
         if (dataset := trial.data) is not None and dataset.is_subset:

@@ -79,7 +79,7 @@ def epoch_table(evidence: Evidence) -> pd.DataFrame:
     """One row per learn trial and epoch: metrics and times as in the curve. Trials that have ended come
     before those that have begun."""
     curves = [(one.trial, one.epochs) for one in evidence.all_learned]
-    curves += [(t, evidence.begun[t.id]) for t in evidence.trials if t.id in evidence.begun]
+    curves += [(t, evidence.begun[t.id].epochs) for t in evidence.trials if t.id in evidence.begun]
     rows = [
         {**_trial_fields(evidence, trial), **{n: v for n, v in line.items() if n != "kind"}}
         for trial, epochs in curves

@@ -34,18 +34,21 @@ HOMES = {
     "gate": ("compare_verbs", "Say whether a run is slower than a baseline; for CI."),
     "reproduce": ("compare_verbs", "Hold a run against the published figures."),
     "probes": ("look_verbs", "List what can be probed in a workload."),
+    "page": ("page.verb", "Show runs in a browser, as they run and side by side."),
     "board": ("board_verb", "Show a run in TensorBoard."),
     "workloads": ("look_verbs", "List the built-in workloads and their defaults."),
     "data": ("machine_verbs", "List, fetch and verify data sets."),
     "env": ("machine_verbs", "Show what this machine has, as it would be recorded."),
 }
-"""The module that has a verb, and what the verb is for."""
+"""The module that has a verb, in this room unless it names another, and what the verb is for."""
 VERBS = {name: meaning for name, (_, meaning) in HOMES.items()}
 
 
 def verb_called(name: str) -> Any:
     """Its class, or a table of verbs of its own; imports its module."""
-    return getattr(import_module(f"trainlab.cli.{HOMES[name][0]}"), f"{name.title()}Verb")
+    home, _ = HOMES[name]
+    module = import_module(f"trainlab.{home}" if "." in home else f"trainlab.cli.{home}")
+    return getattr(module, f"{name.title()}Verb")
 
 
 def call(words: Sequence[str]) -> int:

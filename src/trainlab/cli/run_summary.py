@@ -205,7 +205,7 @@ class Summary:
             if trial.steps_done:
                 updates = words.counted("one_update", "num_updates", trial.steps_done)
                 state = words("stopped_after", state=state, updates=updates)
-            if epochs := evidence.begun.get(trial.id):
+            if (one := evidence.begun.get(trial.id)) and (epochs := one.epochs):
                 planned = trial.settings.get("epochs")
                 key = "epochs_recorded" if planned is not None else "epochs_so_far"
                 state = words(key, state=state, done=len(epochs), epochs=planned)

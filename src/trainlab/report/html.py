@@ -2,13 +2,14 @@
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
-from trainlab.analysis.document import Block, Document, chart_groups
+from trainlab.analysis.document import Block, Document, Figure, chart_groups
 from trainlab.extras import import_extra
 from trainlab.report.pictures import embedded_font, labels_of, png_of_picture
 from trainlab.words import Words
@@ -20,36 +21,75 @@ CONFIG = config(FONT, "transparent", "currentColor", "currentColor", GRID)
 """Colours are the page's own, so that a change of theme needs no new drawing."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """A piece of a page: its header, its contents, a section."""
+
+    id: str
+    html: str
+    charts: Mapping[str, Any] = field(default_factory=dict)
+    """Vega-Lite by the id of the element that it is drawn in."""
+
+
+def parts_of(document: Document) -> tuple[Part, ...]:
+    """The page piece by piece: header, settings to hide, contents, footer, then the sections in order."""
+    words = Words(document.lang)
+    palette = PALETTE if len(document.cells) <= len(PALETTE) else ()
+    pieces = _template("blocks.html.j2", **_means(words, labels_of(document, words)))
+    parts = [
+        Part("header", pieces.header_of(document)),
+        Part("cells", pieces.cells_of(document, palette)),
+        Part("contents", pieces.contents_of(document)),
+        Part("footer", pieces.footer_of(document)),
+    ]
+    for section in document.sections:
+        figures = (block for block in section.all_blocks() if isinstance(block, Figure))
+        charts = {f"chart-{figure.id}": figure.spec for figure in figures}
+        parts.append(Part(section.id, pieces.part(section), charts))
+    return tuple(parts)
+
+
 def html_of(document: Document) -> str:
     """The page. MissingExtraError where Jinja2 or vl-convert is not installed."""
-    words = Words(document.lang)
-    charts = {f"chart-{figure.id}": figure.spec for figure in document.figures()}
-    specs = json.dumps(
-        {"config": CONFIG, "charts": charts}, ensure_ascii=False, separators=(",", ":")
-    )
+    words, parts = Words(document.lang), parts_of(document)
+    charts = {name: spec for part in parts for name, spec in part.charts.items()}
+    pieces = {part.id: _markup(part.html) for part in parts}
     page: str = (
-        _environment()
+        environment("report")
         .get_template("page.html.j2")
         .render(
-            **_means(words, labels_of(document, words)),
+            words=words,
             document=document,
-            lang_tag=words.language.tag,
+            pieces=pieces,
+            sections=[pieces[section.id] for section in document.sections],
             generator="trainlab",
-            palette=PALETTE if len(document.cells) <= len(PALETTE) else (),
-            style=_markup(_resource("page.css") + embedded_font(document)),
-            charts=_markup(_in_script(specs)),
+            style=_markup(resource("page.css") + embedded_font(document)),
+            charts=_markup(charts_json(charts)),
             origin=_markup(_in_script(document.origin)),
-            bundle=_markup(_bundle() if charts else "window.trainlabEmbed = null;"),
-            script=_markup(_resource("page.js")),
+            bundle=_markup(bundle().replace("</script", "<\\/script") if charts else NO_CHARTS),
+            script=_markup(resource("page.js")),
         )
     )
     return page
 
 
+NO_CHARTS = "window.trainlabEmbed = null;"
+
+
+def charts_json(charts: Mapping[str, Any]) -> str:
+    """Charts by the ids of their places, and how all are drawn, as a script element holds them."""
+    value = {"config": CONFIG, "charts": charts}
+    return _in_script(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
 def blocks_html(blocks: Sequence[Block], words: Words) -> str:
     """Blocks by themselves, without numbers, for another page; not charts, which need its script."""
-    template = _environment().get_template("blocks.html.j2")
-    return str(template.make_module(_means(words, lambda block: "")).blocks(blocks))
+    return str(_template("blocks.html.j2", **_means(words, lambda block: "")).blocks(blocks))
+
+
+def _template(name: str, **means: Any) -> Any:
+    """The macros of a template."""
+    return environment("report").get_template(name).make_module(means)
 
 
 def _means(words: Words, label_of: Callable[[Any], str]) -> dict[str, Any]:
@@ -70,11 +110,11 @@ def _in_script(text: str) -> str:
 
 
 @cache
-def _environment() -> Any:
-    """With the templates compiled once."""
+def environment(*rooms: str) -> Any:
+    """What renders the templates of rooms of trainlab, compiled once."""
     jinja2 = import_extra("jinja2", "an HTML report")
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_resource),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader("trainlab", room) for room in rooms]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -83,17 +123,17 @@ def _environment() -> Any:
 
 
 @cache
-def _bundle() -> str:
+def bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed from the installed wheel, in a scope of their own."""
     converter = import_extra("vl_convert", "an HTML report")
     code: str = converter.javascript_bundle(
         "window.trainlabEmbed = vegaEmbed;", vl_version=VEGA_LITE
     )
-    return "(function () {" + code.replace("</script", "<\\/script") + "\n})();"
+    return "(function () {" + code + "\n})();"
 
 
 @cache
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
     return (files("trainlab.report") / name).read_text(encoding="utf-8")
 
 

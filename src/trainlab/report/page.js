@@ -24,8 +24,8 @@
   new ResizeObserver(measureBar).observe(bar);
   measureBar();
 
-  /* Charts. */
-  const views = [];
+  /* Charts. `ast`: no text is run as code. */
+  const views = new Map();
   const specs = JSON.parse(document.getElementById("charts").textContent);
   const hidden = () => all("input[data-cell]").filter((box) => !box.checked).map((box) => box.dataset.cell);
   /* As many columns of names as there is room for: more would be cut off. */
@@ -45,18 +45,23 @@
   };
   const draw = (id) => {
     const place = document.getElementById(id);
-    const options = { actions: false, renderer: "svg", config: specs.config, tooltip: { theme: "custom" } };
-    return window.trainlabEmbed(place, narrowed(specs.charts[id], place.clientWidth), options).then((result) => {
-      views.push(result.view);
+    if (!place) return null;
+    place.style.minHeight = place.offsetHeight + "px";
+    const options = { actions: false, renderer: "svg", ast: true, config: specs.config, tooltip: { theme: "custom" } };
+    return window.trainlabEmbed(place, narrowed(structuredClone(specs.charts[id]), place.clientWidth), options).then((result) => {
+      if (views.has(id)) views.get(id).finalize();
+      views.set(id, result.view);
+      place.style.minHeight = "";
       /* The place tells what is drawn; its hundreds of marks would only be in a listener's way. */
       all("svg", place).forEach((svg) => svg.setAttribute("aria-hidden", "true"));
       if (hidden().length) return result.view.signal("hidden", hidden()).runAsync();
     });
   };
-  /* Charts measure their texts, so the font must be there first. */
+  /* Charts measure their texts, so the font must be there first; what draws them may still come. */
   const font = document.fonts.load("12px 'Trainlab Report'", "\u56fe").catch(() => []);
-  const ready = font.then(() => Promise.all(Object.keys(specs.charts).map(draw)));
-  ready.then(() => { root.dataset.charts = "drawn"; });
+  const engine = document.getElementById("vega");
+  const ready = !engine || window.trainlabEmbed ? font
+    : new Promise((done) => engine.addEventListener("load", done)).then(() => font);
 
   /* Hide a cell everywhere. */
   const applyHidden = () => {
@@ -65,11 +70,12 @@
     all("tr[data-cell]").forEach((row) => row.classList.toggle("cell-hidden", gone.has(row.dataset.cell)));
     views.forEach((view) => view.signal("hidden", names).runAsync());
   };
-  all("input[data-cell]").forEach((box) => box.addEventListener("change", applyHidden));
-  all("button[data-all]").forEach((button) => button.addEventListener("click", () => {
-    all("input[data-cell]").forEach((box) => { box.checked = button.dataset.all === "yes"; });
+  document.addEventListener("change", (event) => { if (event.target.matches("input[data-cell]")) applyHidden(); });
+  document.addEventListener("click", (event) => {
+    if (!event.target.matches("button[data-all]")) return;
+    all("input[data-cell]").forEach((box) => { box.checked = event.target.dataset.all === "yes"; });
     applyHidden();
-  }));
+  });
 
   /* Tables: sort, filter, unfold. */
   const keyOf = (row, column) => {
@@ -82,7 +88,7 @@
     if (typeof b === "number") return 1;
     return a.localeCompare(b, root.lang, { numeric: true });
   };
-  all("table.sortable").forEach((table) => {
+  const enlivenTable = (table) => {
     const body = table.tBodies[0];
     const headings = all("thead th", table);
     const shown = Number(table.dataset.shown || 0);
@@ -116,5 +122,13 @@
       });
       setUnfolded(wanted !== "");
     });
-  });
+  };
+
+  /* A page that is served puts pieces in their places later. */
+  const enliven = (area, ids) => {
+    all("table.sortable", area).forEach(enlivenTable);
+    return ready.then(() => Promise.all(ids.map(draw))).then(() => { root.dataset.charts = "drawn"; });
+  };
+  window.trainlab = { all, enliven, applyHidden, specs };
+  enliven(document, Object.keys(specs.charts));
 })();

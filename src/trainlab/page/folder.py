@@ -1,0 +1,171 @@
+"""The folder that is served: its runs, what came of them, what is followed of it and what was started."""
+
+import asyncio
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from trainlab.errors import RecordError, TrainlabError
+from trainlab.machine.host import cache_folder, private_folder
+from trainlab.page import orders, reading
+from trainlab.page.feed import Feed
+from trainlab.page.live import POLL_S, Followed, LiveOrder, LiveRun, RunList, told
+from trainlab.page.reading import Reader, Summary
+from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
+from trainlab.record.files import make_folder, replacing
+from trainlab.words import LANGUAGES
+
+LIST_POLL_S, RUNNING_POLL_S = 2.0, 30.0
+"""Between two looks at which runs there are; between two readings of one that runs."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a folder is to be served."""
+
+    folder: Path
+    host: str = "127.0.0.1"
+    port: int | None = None
+    """None: the first that is free from the usual one on."""
+    is_read_only: bool = False
+    is_opened: bool = True
+    """Whether a browser is opened, where there is one."""
+    lang: str = "en"
+
+
+class ServedFolder:
+    """What is served of one folder."""
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked, self.path = asked, asked.folder.resolve()
+        self.reader = Reader()
+        self.runs: dict[str, ListedRun] = {}
+        self.orders: list[orders.Order] = []
+        self._feeds: dict[tuple[object, ...], Feed] = {}
+        self._unread: set[str] = set()
+        self._read_at: dict[str, float] = {}
+        self._vega: asyncio.Task[str] | None = None
+        self._logs = private_folder("page")
+        name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
+        self._cache = cache_folder() / "page" / f"{name}.json"
+
+    # Which runs there are, and what came of them.
+
+    def find(self) -> None:
+        """Learns which runs there are by now; what was read of them is kept until it is read again."""
+        found: dict[str, ListedRun] = {}
+        for path in find_runs(self.path):
+            one = self.runs.get(run_id(self.path, path))
+            if one is None or one.mark != mark_of(path):
+                now = listed(self.path, path)
+                one = now if one is None else replace(now, summary=one.summary)
+                self._unread.add(one.id)
+            found[one.id] = one
+        self.runs = found
+
+    def load(self) -> None:
+        """What was read of them when they were served before."""
+        self.find()
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            kept = json.loads(self._cache.read_text(encoding="utf-8"))
+            for one in [*self.runs.values()]:
+                mark, summary = kept.get(one.id, ([], None))
+                if one.mark == tuple(mark) and summary is not None:
+                    self.runs[one.id] = replace(one, summary=Summary(**summary))
+                    self._unread.discard(one.id)
+
+    def _keep(self) -> None:
+        read = [one for one in self.runs.values() if one.summary and one.summary.state != "running"]
+        kept = {one.id: (one.mark, asdict(one.summary)) for one in read if one.summary}
+        with suppress(TrainlabError):
+            make_folder(self._cache.parent)
+            with replacing(self._cache, synced=False) as part:
+                part.write_text(json.dumps(kept), encoding="utf-8")
+
+    async def read_all(self) -> None:
+        """Reads what has changed, the newest first, while somebody looks at the list."""
+        while True:
+            if any(isinstance(one, RunList) and one.num_listeners for one in self._feeds.values()):
+                await asyncio.to_thread(self.find)
+                self.refresh()
+                if await self._read_unread():
+                    await asyncio.to_thread(self._keep)
+            await asyncio.sleep(LIST_POLL_S)
+
+    async def _read_unread(self) -> bool:
+        now = refreshed = time.monotonic()
+        waiting = [self.runs[one] for one in self._unread if one in self.runs]
+        for one in sorted(waiting, key=lambda run: run.created, reverse=True):
+            is_running = one.summary is not None and one.summary.state == "running"
+            if is_running and now - self._read_at[one.id] < RUNNING_POLL_S:
+                continue
+            self._unread.discard(one.id)
+            self._read_at[one.id] = time.monotonic()
+            try:
+                summary = await self.reader.call_later(reading.summary_of, str(one.path))
+            except RecordError as error:
+                summary = Summary("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
+            self.runs[one.id] = replace(one, summary=summary)
+            if time.monotonic() - refreshed > POLL_S:
+                self.refresh()
+                refreshed = time.monotonic()
+        self.refresh()
+        return bool(waiting)
+
+    def refresh(self) -> None:
+        """Shows the list as it is by now."""
+        for feed in self._feeds.values():
+            if isinstance(feed, RunList):
+                feed.refresh(self.runs.values())
+
+    def run(self, name: str) -> ListedRun:
+        """KeyError where there is no such run."""
+        if name not in self.runs:
+            self.find()
+        return self.runs[name]
+
+    # What is followed.
+
+    def feed(self, key: tuple[object, ...], make: Callable[[], Feed]) -> Feed:
+        """The one of this key, followed from now on."""
+        if (feed := self._feeds.get(key)) is None:
+            feed = self._feeds[key] = make()
+        if isinstance(feed, Followed):
+            feed.begin()
+        return feed
+
+    def list_feed(self, lang: str) -> Feed:
+        """The list of runs."""
+        feed = self.feed(("list", lang), lambda: RunList(lang))
+        self.refresh()
+        return feed
+
+    def run_feed(self, run: ListedRun, lang: str) -> Feed:
+        """One run."""
+        is_read_only = self.asked.is_read_only
+        make = lambda: LiveRun(self.reader, run, lang, is_read_only=is_read_only)  # noqa: E731
+        return self.feed(("run", run.id, lang), make)
+
+    def order_feed(self, number: int, lang: str) -> Feed:
+        """A command that was started; KeyError where there was none."""
+        if not 0 <= number < len(self.orders):
+            raise KeyError(number)
+        order = self.orders[number]
+        run = run_id(self.path, order.run)
+        return self.feed(("order", number, lang), lambda: LiveOrder(order, run, lang))
+
+    async def vega(self) -> str:
+        """What draws charts, made once."""
+        if self._vega is None:
+            self._vega = asyncio.create_task(asyncio.to_thread(reading.vega))
+        return await self._vega
+
+    def start(self, words: Sequence[str], run: Path) -> int:
+        """Starts a command; its number among those that were."""
+        self.orders.append(orders.started(words, self._logs, run))
+        return len(self.orders) - 1

@@ -1,0 +1,148 @@
+"use strict";
+(function () {
+  const { all, enliven, applyHidden, specs } = window.trainlab;
+  const body = document.body;
+  const token = document.querySelector("meta[name=token]").content;
+  const report = document.getElementById("report");
+  const rows = document.getElementById("rows");
+  const lost = document.getElementById("lost");
+  const text = (places, key) => { lost.textContent = places ? body.dataset[key] : ""; lost.hidden = !places; };
+
+  /* Pieces take the places of those before them; what a reader has unfolded, ticked or focused stays so. */
+  const known = new Map();
+  const element = (html) => {
+    const holder = document.createElement("template");
+    holder.innerHTML = html.trim();
+    return holder.content.firstElementChild;
+  };
+  const kept = (before, after) => {
+    const open = all("details", before).map((one) => one.open);
+    all("details", after).forEach((one, place) => { if (place < open.length) one.open = open[place]; });
+    all("input[type=checkbox]", before).forEach((one, place) => {
+      const other = all("input[type=checkbox]", after)[place];
+      if (other) other.checked = one.checked;
+    });
+    all(".chart[id]", before).forEach((one) => {
+      const other = after.querySelector("#" + CSS.escape(one.id));
+      if (other) other.style.minHeight = one.offsetHeight + "px";
+    });
+  };
+  const put = (part) => {
+    const before = document.getElementById(part.id);
+    const was = known.get(part.id);
+    const isSame = before && was && was.html === part.html;
+    known.set(part.id, part);
+    Object.assign(specs.charts, part.charts);
+    const charts = Object.keys(part.charts);
+    if (isSame) return enliven(document.createElement("p"), charts);
+    let after = before;
+    if (before && "slot" in before.dataset) {
+      after = before.cloneNode(false);
+      after.innerHTML = part.html;
+    } else {
+      after = element(part.html);
+    }
+    if (before) { kept(before, after); before.replaceWith(after); } else (rows || report).appendChild(after);
+    return enliven(after, charts);
+  };
+  const apply = (message) => {
+    const focused = document.activeElement && document.activeElement.id;
+    message.parts.forEach((part) => put(part));
+    /* Sections in their order; those that are no more go. */
+    const wanted = new Set(message.order);
+    known.forEach((part, id) => {
+      if (wanted.has(id)) return;
+      const gone = document.getElementById(id);
+      if (gone && !("slot" in gone.dataset)) gone.remove();
+      known.delete(id);
+    });
+    const home = rows || report;
+    if (!rows || !all("th:not([aria-sort=none])[aria-sort]").length) {
+      const placed = message.order.map((id) => document.getElementById(id))
+        .filter((one) => one && one.parentElement === home);
+      placed.forEach((one, place) => {
+        const next = place ? placed[place - 1].nextElementSibling : placed[0];
+        if (next !== one) home.insertBefore(one, next);
+      });
+    }
+    if (rows) listed();
+    if (message.parts.some((part) => part.id === "cells")) applyHidden();
+    if (focused && document.activeElement === body) {
+      const again = document.getElementById(focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+    report.removeAttribute("aria-busy");
+    const started = document.querySelector("[data-go]");
+    if (started) location.replace(started.dataset.go);
+  };
+  /* A server that was ended and started again is found again. */
+  const listen = () => {
+    const source = new EventSource(body.dataset.feed + location.search);
+    source.onmessage = (event) => apply(JSON.parse(event.data));
+    source.onopen = () => text(false);
+    source.onerror = () => {
+      text(true, "lost");
+      if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+    };
+    window.addEventListener("pagehide", () => source.close());
+  };
+
+  const post = (path, value) => fetch(path + location.search, {
+    method: "POST", body: JSON.stringify(value), headers: { "X-Token": token, "Content-Type": "application/json" },
+  }).then((answer) => answer.json()).catch(() => ({ error: body.dataset.failed }));
+  const say = (message) => { lost.textContent = message; lost.hidden = !message; };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button[data-post]");
+    if (!button || (button.dataset.sure && !window.confirm(button.dataset.sure))) return;
+    button.disabled = true;
+    post(button.dataset.post, JSON.parse(button.dataset.body || "{}")).then((answer) => {
+      button.disabled = false;
+      say(answer.error || answer.text || "");
+      if (answer.go) location.assign(answer.go);
+    });
+  });
+
+  /* The list: ticked runs are compared. */
+  const compare = document.getElementById("compare");
+  const ticked = () => all("#rows input[name=run]:checked").map((box) => box.value);
+  const listed = () => {
+    document.getElementById("none").hidden = rows.rows.length > 0;
+    if (compare) compare.disabled = ticked().length < 2;
+  };
+  if (compare) {
+    document.addEventListener("change", (event) => { if (event.target.name === "run") listed(); });
+    compare.addEventListener("click", () => {
+      location.assign("/compare?" + ticked().map((id) => "run=" + id).join("&"));
+    });
+  }
+
+  /* The form: the plan of what is filled in, then the start. */
+  const form = document.getElementById("study");
+  if (form) {
+    const place = document.getElementById("plan");
+    const value = () => Object.fromEntries(new FormData(form));
+    let number = 0;
+    let timer = 0;
+    const plan = () => {
+      const own = ++number;
+      place.setAttribute("aria-busy", "true");
+      post("/plan", value()).then((answer) => {
+        if (own !== number) return;
+        place.removeAttribute("aria-busy");
+        place.textContent = answer.error || answer.text;
+        place.classList.toggle("failure", Boolean(answer.error));
+      });
+    };
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(plan, 500); });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      post("/start", value()).then((answer) => {
+        if (answer.go) location.assign(answer.go); else say(answer.error || "");
+      });
+    });
+    plan();
+  }
+
+  if (rows) listed();
+  if (body.dataset.feed) listen();
+})();

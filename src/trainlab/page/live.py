@@ -1,0 +1,121 @@
+"""What is followed while somebody looks at it: the list of runs, a run, a command that was started."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from trainlab.errors import TrainlabError
+from trainlab.page import reading
+from trainlab.page.feed import Feed
+from trainlab.page.orders import Order
+from trainlab.page.reading import Look, Reader, pieces
+from trainlab.page.runs import ListedRun
+from trainlab.report.html import Part
+from trainlab.words import Words
+from trainlab.words.error_lines import error_line
+
+POLL_S = 1.0
+LOOK_SHARE, TIMING_SHARE = 0.1, 0.01
+"""Of the time, spent on a run that is looked at; of one that is measuring what it costs."""
+FRAME = ("header", "cells", "contents", "footer")
+"""Pieces of a report around its sections."""
+LINGER_S = 10.0
+"""How long a run is followed after the last page of it has been closed."""
+
+
+def told(error: Exception, lang: str) -> str:
+    """What went wrong, in a line."""
+    text = str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
+    return error_line(text, lang)
+
+
+class RunList(Feed):
+    """All runs of a folder, the newest first."""
+
+    def __init__(self, lang: str) -> None:
+        super().__init__()
+        self._words = Words(lang)
+
+    def refresh(self, runs: Iterable[ListedRun]) -> None:
+        """Shows the runs that there are by now."""
+        words = self._words
+        ordered = sorted(runs, key=lambda one: (one.created, one.name), reverse=True)
+        row = pieces(words).row
+        parts = [Part(f"run-{one.id}", row(one, words.builtin(one.title))) for one in ordered]
+        count = Part("count", words.counted("page_one_run", "page_some_runs", len(parts)))
+        self.show([count, *parts], ["count", *(part.id for part in parts)])
+
+
+class Followed(Feed):
+    """What is looked at again and again, by one task, while somebody listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Follows it, if that is not done already."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+
+    async def _follow(self) -> None:
+        raise NotImplementedError
+
+
+class LiveRun(Followed):
+    """One run in one language: how far it is, and its report so far."""
+
+    def __init__(self, reader: Reader, run: ListedRun, lang: str, *, is_read_only: bool) -> None:
+        super().__init__()
+        self._reader, self._lang = reader, lang
+        self._asked = str(run.path), run.id, lang, is_read_only
+        self._mark: tuple[Any, ...] | None = None
+
+    async def _follow(self) -> None:
+        left_at = time.monotonic()
+        while self.num_listeners or time.monotonic() - left_at < LINGER_S:
+            begun = time.monotonic()
+            left_at = begun if self.num_listeners else left_at
+            share = LOOK_SHARE
+            try:
+                found = await self._reader.call(reading.look, *self._asked)
+                share = TIMING_SHARE if found.is_timing else LOOK_SHARE
+                self.show(found.parts)
+                # What is being timed is left alone; its report waits.
+                if found.mark != self._mark and not (found.is_timing and self._mark):
+                    await self._read(found)
+            except Exception as error:  # noqa: BLE001  told in its place; the next look may succeed
+                self._mark = None
+                failure = pieces(Words(self._lang)).failure(told(error, self._lang))
+                self.show([Part("status", failure)])
+            took_s = time.monotonic() - begun
+            await asyncio.sleep(max(POLL_S, took_s / share))
+
+    async def _read(self, found: Look) -> None:
+        """The answer comes first, once no trial is left."""
+        report = await self._reader.call(reading.report_parts, *self._asked, found.is_driven)
+        frame = [part.id for part in report if part.id in FRAME]
+        first, *rest = (part.id for part in report if part.id not in (*FRAME, "following"))
+        sections = ["trials", first] if found.is_driven else [first, "following", "trials"]
+        self.show(report, [*frame, "status", *sections, *rest])
+        self._mark = found.mark
+
+
+class LiveOrder(Followed):
+    """A command that was started from the page, until its run is there."""
+
+    def __init__(self, order: Order, run_id: str, lang: str) -> None:
+        super().__init__()
+        self._order, self._run_id, self._words = order, run_id, Words(lang)
+
+    async def _follow(self) -> None:
+        order, run_id = self._order, ""
+        while not run_id:
+            code = order.code
+            run_id = self._run_id if order.has_run else ""
+            html = pieces(self._words).order(order.command, order.printed(), code, run_id)
+            self.show([Part("status", html)])
+            if code is not None:
+                return
+            await asyncio.sleep(POLL_S / 2)

@@ -1,0 +1,100 @@
+"""The runs of a folder: where they are, and what their studies say; read lightly, by the server itself."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainlab.page.reading import Summary
+
+DEEPEST = 3
+"""Folders below the one that is served in which runs are looked for."""
+MOST_STUDY_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as the list has it: what was asked, by its study, and what came of it, once that is read."""
+
+    id: str
+    path: Path
+    name: str
+    title: str
+    workload: str
+    settings: str
+    num_seeds: int
+    created: str
+    mark: tuple[int, ...]
+    """Another one where its records may have changed."""
+    summary: Summary | None = None
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """Run folders in a folder, not in each other, nor behind links; the folder itself may be one."""
+
+    def inside(place: Path, depth: int) -> Iterator[Path]:
+        study = place / "study.json"
+        if study.is_file() and not study.is_symlink():
+            yield place
+            return
+        with suppress(OSError):
+            entries = sorted(os.scandir(place), key=lambda one: one.name)
+            for one in entries:
+                if depth and one.is_dir(follow_symlinks=False) and not one.name.startswith("."):
+                    yield from inside(Path(one.path), depth - 1)
+
+    yield from inside(folder, DEEPEST)
+
+
+def run_id(folder: Path, path: Path) -> str:
+    """What a run is called in addresses: nothing of a path, so that none can lead elsewhere."""
+    return hashlib.sha256(os.fsencode(path.relative_to(folder))).hexdigest()[:16]
+
+
+def mark_of(path: Path) -> tuple[int, ...]:
+    """When what says most of a run's state changed last."""
+    places = [path / "study.json", path / "trials", path / "results.csv", path / "diagnosis.json"]
+    with suppress(OSError):
+        places += [Path(one) for name in ("events", "drivers") for one in os.scandir(path / name)]
+    marks = list[int]()
+    for place in places:
+        with suppress(OSError):
+            marks.append(place.stat(follow_symlinks=False).st_mtime_ns)
+    return tuple(marks)
+
+
+def listed(folder: Path, path: Path) -> ListedRun:
+    """What the study of a run says, read lightly; of one that cannot be read its name alone."""
+    found: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        if (path / "study.json").stat().st_size <= MOST_STUDY_BYTES:
+            found = _mapping(json.loads((path / "study.json").read_bytes()))
+    study = _mapping(found.get("study"))
+    levels: dict[str, dict[str, None]] = {}
+    for cell in map(_mapping, _items(study.get("cells"))):
+        for name, level in _mapping(cell.get("levels")).items():
+            levels.setdefault(name, {})[str(level)] = None
+    settings = "; ".join(f"{name}={', '.join(values)}" for name, values in levels.items())
+    return ListedRun(
+        id=run_id(folder, path),
+        path=path,
+        name=str(found.get("name") or path.name),
+        title=str(study.get("title") or ""),
+        workload=str(study.get("workload") or ""),
+        settings=settings,
+        num_seeds=len(_items(study.get("seeds"))),
+        created=str(found.get("created") or ""),
+        mark=mark_of(path),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,302 @@
+"""The server of a folder of runs: its pages, what they stream and what they start."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import sys
+import webbrowser
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from trainlab.cli.help_pages import Texts
+from trainlab.errors import SpecError, TrainlabError
+from trainlab.machine.host import private_folder
+from trainlab.page import orders, reading
+from trainlab.page.feed import Feed
+from trainlab.page.folder import Asked, ServedFolder
+from trainlab.page.guard import MOST_BODY_BYTES, Guard, is_loopback
+from trainlab.page.live import FRAME, told
+from trainlab.page.reading import pieces, templates
+from trainlab.page.runs import ListedRun
+from trainlab.record.files import replacing
+from trainlab.report.html import charts_json
+from trainlab.words import LANGUAGES, Words
+
+PORT, PORTS_TRIED = 8420, 20
+MOST_COMPARED = 6
+MOST_CONNECTIONS = 400
+STATIC = {
+    "page.css": ("report", "text/css"),
+    "page.js": ("report", "text/javascript"),
+    "app.css": ("page", "text/css"),
+    "live.js": ("page", "text/javascript"),
+}
+FONT = "font_files/TrainlabSansSC-Regular.otf"
+
+
+class Pages:
+    """What is answered to whom the guard lets through."""
+
+    def __init__(self, folder: ServedFolder, token: str) -> None:
+        self._folder, self._token = folder, token
+
+    def _words_of(self, request: Request) -> Words:
+        given = request.query_params.get("lang") or request.cookies.get("trainlab-lang") or ""
+        return Words(given if given in LANGUAGES else self._folder.asked.lang)
+
+    def _framed(
+        self, request: Request, kind: str, title: str, status: int = 200, **values: Any
+    ) -> Response:
+        words, served = self._words_of(request), self._folder
+        others = [
+            (one, Words(one)("language_name"), request.url.include_query_params(lang=one).query)
+            for one in LANGUAGES
+            if one != words.lang
+        ]
+        about: dict[str, Any] = {"kind": kind, "title": title, "words": words, "others": others}
+        about |= {"folder": served.path, "is_read_only": served.asked.is_read_only}
+        about |= {"token": self._token, "feed": "", "charts": charts_json({})}
+        text = templates().get_template("frame.html.j2").render(**about | values)
+        response = HTMLResponse(text, status)
+        response.set_cookie("trainlab-lang", words.lang, samesite="strict", httponly=True)
+        return response
+
+    def _streamed(self, feed: Feed) -> Response:
+        return StreamingResponse(feed.stream(), media_type="text/event-stream")
+
+    async def home(self, request: Request) -> Response:
+        words = self._words_of(request)
+        await asyncio.to_thread(self._folder.find)
+        if [one.path for one in self._folder.runs.values()] == [self._folder.path]:
+            return self._run_page(request, next(iter(self._folder.runs.values())))
+        parts = self._folder.list_feed(words.lang).parts
+        return self._framed(request, "list", words("page_runs"), feed="/events", parts=parts)
+
+    async def events(self, request: Request) -> Response:
+        return self._streamed(self._folder.list_feed(self._words_of(request).lang))
+
+    def _run_page(self, request: Request, one: ListedRun) -> Response:
+        self._folder.run_feed(one, self._words_of(request).lang)
+        return self._framed(request, "run", one.name, feed=f"/run/{one.id}/events", run=one)
+
+    async def run(self, request: Request) -> Response:
+        return self._run_page(request, self._folder.run(request.path_params["run"]))
+
+    async def run_events(self, request: Request) -> Response:
+        one = self._folder.run(request.path_params["run"])
+        return self._streamed(self._folder.run_feed(one, self._words_of(request).lang))
+
+    async def report(self, request: Request) -> Response:
+        one = self._folder.run(request.path_params["run"])
+        asked = (str(one.path), self._words_of(request).lang)
+        name = quote(f"{one.path.name}.html")
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+        text = await self._folder.reader.call(reading.report_file, *asked)
+        return HTMLResponse(text, headers=headers)
+
+    async def trial(self, request: Request) -> Response:
+        one, name = self._folder.run(request.path_params["run"]), request.path_params["trial"]
+        asked = (str(one.path), one.id, name, self._words_of(request).lang)
+        html = await self._folder.reader.call(reading.trial_page, *asked)
+        return self._framed(request, "plain", name, run=one, html=html)
+
+    async def compare(self, request: Request) -> Response:
+        words = self._words_of(request)
+        ids = list(dict.fromkeys(request.query_params.getlist("run")))
+        if not 2 <= len(ids) <= MOST_COMPARED:
+            raise SpecError([words("page_compare_few", most=MOST_COMPARED)])
+        paths = [str(self._folder.run(one).path) for one in ids]
+        parts = await self._folder.reader.call(reading.compared, paths, words.lang)
+        found: dict[str, Any] = {"pieces": {part.id: part.html for part in parts}}
+        found["sections"] = [part.html for part in parts if part.id not in FRAME]
+        found["charts"] = charts_json({n: spec for one in parts for n, spec in one.charts.items()})
+        return self._framed(request, "compare", words("page_compare"), **found)
+
+    async def new(self, request: Request) -> Response:
+        words = self._words_of(request)
+        fields = list(orders.form_fields(Texts(words.lang)))
+        names = orders.workload_names()
+        return self._framed(request, "new", words("page_new"), fields=fields, workloads=names)
+
+    async def order(self, request: Request) -> Response:
+        number, words = request.path_params["number"], self._words_of(request)
+        self._folder.order_feed(number, words.lang)
+        feed = f"/order/{number}/events"
+        return self._framed(request, "order", words("page_starting"), feed=feed)
+
+    async def order_events(self, request: Request) -> Response:
+        number, lang = request.path_params["number"], self._words_of(request).lang
+        return self._streamed(self._folder.order_feed(number, lang))
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name == "vega.js":
+            kept = {"Cache-Control": "max-age=86400"}
+            return Response(await self._folder.vega(), media_type="text/javascript", headers=kept)
+        if name == "font.otf":
+            kept = {"Cache-Control": "max-age=86400"}
+            content = (files("trainlab.report") / FONT).read_bytes()
+            return Response(content, media_type="font/otf", headers=kept)
+        room, kind = STATIC[name]
+        return Response((files(f"trainlab.{room}") / name).read_text("utf-8"), media_type=kind)
+
+    async def _form_of(self, request: Request) -> dict[str, Any]:
+        """What a page sends; SpecError where nothing may be changed."""
+        if self._folder.asked.is_read_only:
+            raise SpecError([self._words_of(request)("page_read_only")])
+        form: Any = None
+        with suppress(ValueError):
+            form = json.loads(await request.body() or b"{}")
+        if not isinstance(form, dict):
+            raise SpecError(["request: must hold a JSON object"])
+        return form
+
+    async def plan(self, request: Request) -> Response:
+        words = orders.words_of(await self._form_of(request))
+        asked = [*words, "--dry-run", f"--lang={self._words_of(request).lang}"]
+        return JSONResponse({"text": await asyncio.to_thread(orders.finished, asked)})
+
+    async def start(self, request: Request) -> Response:
+        words = orders.words_of(await self._form_of(request))
+        number = self._folder.start(*orders.in_folder(words, self._folder.path))
+        return JSONResponse({"go": f"/order/{number}"})
+
+    async def act(self, request: Request) -> Response:
+        form, one = await self._form_of(request), self._folder.run(request.path_params["run"])
+        match request.path_params["action"]:
+            case "cancel":
+                words = ["cancel", str(one.path), f"--lang={self._words_of(request).lang}"]
+                return JSONResponse({"text": await asyncio.to_thread(orders.finished, words)})
+            case "resume":
+                number = self._folder.start(["resume", str(one.path)], one.path)
+                await asyncio.to_thread(self._folder.orders[number].begun)
+                return JSONResponse({"text": self._words_of(request)("page_resumed")})
+            case "again":
+                asked = form.get("number")
+                which = asked if isinstance(asked, int) else -1
+                found = await self._folder.reader.call(
+                    reading.settling_command, str(one.path), which
+                )
+                number = self._folder.start(*orders.in_folder(found, self._folder.path))
+                return JSONResponse({"go": f"/order/{number}"})
+        raise KeyError(request.path_params["action"])
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        words, is_missing = self._words_of(request), isinstance(error, KeyError)
+        text = words("page_nothing_here") if is_missing else told(error, words.lang)
+        status = 404 if is_missing else 400
+        if request.method == "POST":
+            return JSONResponse({"error": text}, status)
+        html = pieces(words).failure(text)
+        return self._framed(request, "plain", words("page_failed"), status, html=html)
+
+    @asynccontextmanager
+    async def _living(self, _: Starlette) -> AsyncIterator[None]:
+        await asyncio.to_thread(self._folder.load)
+        works = self._folder.reader.work(), self._folder.read_all(), self._folder.vega()
+        tasks = [asyncio.ensure_future(one) for one in works]
+        yield
+        for task in tasks:
+            task.cancel()
+        self._folder.reader.close()
+
+    def application(self) -> Starlette:
+        """All of them, by their addresses."""
+        routes = [
+            Route("/", self.home),
+            Route("/events", self.events),
+            Route("/run/{run}", self.run),
+            Route("/run/{run}/events", self.run_events),
+            Route("/run/{run}/report.html", self.report),
+            Route("/run/{run}/trial/{trial}", self.trial),
+            Route("/run/{run}/{action}", self.act, methods=["POST"]),
+            Route("/compare", self.compare),
+            Route("/new", self.new),
+            Route("/plan", self.plan, methods=["POST"]),
+            Route("/start", self.start, methods=["POST"]),
+            Route("/order/{number:int}", self.order),
+            Route("/order/{number:int}/events", self.order_events),
+            Route("/static/{name}", self.static),
+        ]
+        handlers: dict[Any, Any] = {TrainlabError: self.failed, KeyError: self.failed}
+        return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._living)
+
+
+# From the command line.
+
+
+def token_of(folder: Path) -> str:
+    """Another one for each folder and each user, and the same when it is served again, so that pages that
+    are still open go on."""
+    path = private_folder("page") / "secret"
+    if not path.exists():
+        with replacing(path) as part:
+            part.chmod(0o600)
+            part.write_text(secrets.token_hex(32), encoding="utf-8")
+    named = os.fsencode(folder.resolve())
+    return hmac.new(path.read_bytes(), named, hashlib.sha256).hexdigest()[:32]
+
+
+def listening(asked: Asked) -> socket.socket:
+    """A socket that listens; SpecError where none is to be had."""
+    ports = [asked.port] if asked.port is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
+    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+    reason = ""
+    for port in ports:
+        own = socket.socket(family, socket.SOCK_STREAM)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            own.bind((asked.host, port))
+        except OSError as error:
+            own.close()
+            reason = error.strerror or str(error)
+        else:
+            own.listen(128)
+            return own
+    option = "--host" if asked.port is None else "--port"
+    raise SpecError(
+        [f"{option}: cannot listen at {asked.host}:{ports[0]}: {reason}; choose another"]
+    )
+
+
+def serve(asked: Asked, warn: Callable[[str], None]) -> None:
+    """Serves until Ctrl-C, after a line with the address; `warn` is given a key of the words where others
+    can reach it."""
+    own, token = listening(asked), token_of(asked.folder)
+    port = own.getsockname()[1]
+    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/?token={token}"
+    sys.stdout.write(f"{address}\n")
+    sys.stdout.flush()
+    if not is_loopback(asked.host):
+        warn("page_open_to_others")
+    if asked.is_opened:
+        with suppress(webbrowser.Error):
+            webbrowser.open(address)
+    config = uvicorn.Config(
+        Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_BODY_BYTES,
+        http="h11",
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[own])

@@ -1,0 +1,52 @@
+"""trainlab page: a folder of runs in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from rich.console import Console
+
+from trainlab.cli.options import Verb, option, word
+from trainlab.cli.output import say
+from trainlab.errors import RecordError
+from trainlab.extras import check_extra
+
+
+class PageVerb(Verb):
+    """Runs in a browser: each as its report, while it runs and afterwards; compared, started and stopped.
+
+    trainlab page
+    trainlab page runs/mnist-lab-2026-01-31T10-15-00
+    """
+
+    folder: Path = word("FOLDER", default=Path("runs"))
+    """A folder of run folders, or a run folder."""
+    port: Annotated[int, Field(ge=0, le=65535)] | None = option(
+        "PORT", shown="8420, or the next free"
+    )
+    """Port; 0 takes a free one."""
+    host: str = option("HOST", "", "127.0.0.1")
+    """Address to listen on; loopback: this machine only."""
+    read_only: bool = option("", "", False)
+    """For showing: nothing can be started or stopped from it."""
+    open: bool = option("", "", True, shown="opened where there is one")
+    """Open a browser."""
+
+    def __call__(self) -> None:
+        for package in ("starlette", "uvicorn", "jinja2", "vl_convert"):
+            check_extra(package, "the page", "page")
+        from trainlab.page.folder import Asked
+        from trainlab.page.server import serve
+
+        if not self.folder.is_dir():
+            raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
+        asked = Asked(
+            self.folder,
+            host=self.host,
+            port=self.port,
+            is_read_only=self.read_only,
+            is_opened=self.open,
+            lang=self.words.lang,
+        )
+        console = Console(stderr=True)
+        serve(asked, lambda key: say(console, self.words(key)))
