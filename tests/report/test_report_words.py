@@ -45,7 +45,7 @@ def used_keys() -> set[str]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.add(node.value)
     templates = "".join(path.read_text() for path in SOURCE.rglob("*.j2"))
-    return found | {key for key in WORDS if f'words("{key}"' in templates}
+    return found | {key for key in WORDS if f'"{key}"' in templates}
 
 
 def names_in(text: str) -> set[str]:
