@@ -163,7 +163,7 @@ class ServedFolder:
         """What draws charts, made once."""
         if self._vega is None:
             self._vega = asyncio.create_task(asyncio.to_thread(reading.vega))
-        return await self._vega
+        return await asyncio.shield(self._vega)
 
     def start(self, words: Sequence[str], run: Path) -> int:
         """Starts a command; its number among those that were."""

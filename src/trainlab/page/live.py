@@ -15,7 +15,8 @@ from trainlab.report.html import Part
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
-POLL_S = 1.0
+POLL_S, LONGEST_PAUSE_S = 1.0, 10.0
+"""Between two looks; on a busy machine they take long and are rare."""
 LOOK_SHARE, TIMING_SHARE = 0.1, 0.01
 """Of the time, spent on a run that is looked at; of one that is measuring what it costs."""
 FRAME = ("header", "cells", "contents", "footer")
@@ -90,7 +91,7 @@ class LiveRun(Followed):
                 failure = pieces(Words(self._lang)).failure(told(error, self._lang))
                 self.show([Part("status", failure)])
             took_s = time.monotonic() - begun
-            await asyncio.sleep(max(POLL_S, took_s / share))
+            await asyncio.sleep(min(max(POLL_S, took_s / share), LONGEST_PAUSE_S))
 
     async def _read(self, found: Look) -> None:
         """The answer comes first, once no trial is left."""

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -90,7 +90,10 @@ class Reader:
                     future.set_result(result)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Ends the process, whatever it reads."""
+        for child in active_children():
+            child.terminate()
+        self._pool.shutdown(cancel_futures=True)
 
 
 def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:

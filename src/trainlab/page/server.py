@@ -196,7 +196,7 @@ class Pages:
         raise KeyError(request.path_params["action"])
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        words, is_missing = self._words_of(request), isinstance(error, KeyError)
+        words, is_missing = self._words_of(request), not isinstance(error, TrainlabError)
         text = words("page_nothing_here") if is_missing else told(error, words.lang)
         status = 404 if is_missing else 400
         if request.method == "POST":
@@ -232,7 +232,7 @@ class Pages:
             Route("/order/{number:int}/events", self.order_events),
             Route("/static/{name}", self.static),
         ]
-        handlers: dict[Any, Any] = {TrainlabError: self.failed, KeyError: self.failed}
+        handlers: dict[Any, Any] = dict.fromkeys((TrainlabError, KeyError, 404), self.failed)
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._living)
 
 
