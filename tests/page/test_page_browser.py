@@ -125,8 +125,8 @@ def test_a_study_is_started_watched_and_stays_as_its_report(browser: Any, tmp_pa
         stack.enter_context(serving(runs, port=served.port))
         page.wait_for_selector("#lost", state="hidden")
         visitor.wait_for("done")
-        visitor.page.wait_for_function(
-            "!document.querySelector('#answer h2').textContent.includes('so far')"
+        page.wait_for_function(
+            "() => !document.querySelector('#answer h2').innerText.includes('far')"
         )
         page.wait_for_selector("#repeat")
         assert page.url == address

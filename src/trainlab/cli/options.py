@@ -24,7 +24,7 @@ CHANGED_MOST = ("epochs", "batch_size", "optimizer", "lr", "device", "data")
 """Settings that the short help shows."""
 SHARED = (
     *("budget", "trial_timeout", "on", "slurm", "jobs", "yes"),
-    *("out", "dry_run", "report", "lang", "quiet", "as_json"),
+    *("out", "dry_run", "page", "report", "lang", "quiet", "as_json"),
 )
 """Options that several verbs have, in the order in which help lists them."""
 

@@ -1,7 +1,10 @@
 """trainlab run, profile, resume, cancel: run a question, measure what a step costs, go on, stop."""
 
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,8 +30,11 @@ from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of, passes_output_on
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
 from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
+from trainlab.extras import check_extra
 from trainlab.lab import Run, drive, open_run, planned, resume_run
 from trainlab.lab.driving import Outcome
+from trainlab.record.files import make_folder
+from trainlab.record.run_folder import RUNS
 from trainlab.resolve import asks_each_device
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
@@ -142,12 +148,51 @@ class Studying(Placed, Reported):
     the CPU and one on a GPU."""
     yes: bool = option("", "what+", False)
     """Allow a study of more than 500 trials."""
+    page: bool = option("", "output", False)
+    """Open the run in a browser, as `trainlab page` does; the page ends with the command."""
     dry_run: bool = option("", "output", False)
     """Show the plan and run nothing."""
 
     def placed(self) -> dict[str, Any]:
         """With the jobs and the budget."""
         return {**super().placed(), "jobs": jobs_of(self.jobs), "budget_s": self.budget}
+
+    def __call__(self) -> None:
+        with self._beside_page():
+            self.answer()
+
+    def answer(self) -> None:
+        """Runs what is asked for, or shows its plan."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _beside_page(self) -> Iterator[None]:
+        """With a page open on the runs, if that is asked for; on a terminal it stays until Ctrl-C."""
+        if not self.page or self.dry_run:
+            yield
+            return
+        check_extra("starlette", "the page", "page")
+        folder = RUNS if self.out is None else self.out.parent
+        make_folder(folder)
+        command = [
+            sys.executable,
+            "-m",
+            "trainlab",
+            "page",
+            str(folder),
+            f"--lang={self.words.lang}",
+        ]
+        # Its address goes where ours goes that is no answer.
+        served = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
+        try:
+            yield
+            if sys.stdin.isatty() and sys.stderr.isatty():
+                say(Console(stderr=True), self.words("page_stays"))
+                with suppress(KeyboardInterrupt):
+                    served.wait()
+        finally:
+            served.terminate()
+            served.wait()
 
     def show_plan(self, study: Study, *, each_device: bool) -> None:
         """What would be run."""
@@ -193,7 +238,7 @@ class RunVerb(Studying):
     `trainlab probes WORKLOAD`."""
     cost: Cost = {}
 
-    def __call__(self) -> None:
+    def answer(self) -> None:
         asked = question_of(
             self.what,
             self.settings,

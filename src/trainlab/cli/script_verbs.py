@@ -89,7 +89,7 @@ class WatchVerb(OfScript, Studying):
     """Write TensorBoard event files."""
     cost: Cost = {}
 
-    def __call__(self) -> None:
+    def answer(self) -> None:
         if self.cost and not self.profile:
             first = next(iter(self.cost)).replace("_", "-")
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from trainlab.errors import RecordError, TrainlabError
@@ -36,6 +37,8 @@ class Asked:
     is_opened: bool = True
     """Whether a browser is opened, where there is one."""
     lang: str = "en"
+    place: str = "/"
+    """What is opened first."""
 
 
 class ServedFolder:
@@ -49,6 +52,7 @@ class ServedFolder:
         self._feeds: dict[tuple[object, ...], Feed] = {}
         self._unread: set[str] = set()
         self._read_at: dict[str, float] = {}
+        self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self._vega: asyncio.Task[str] | None = None
         self._logs = private_folder("page")
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]

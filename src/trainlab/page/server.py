@@ -19,7 +19,13 @@ from urllib.parse import quote
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
 from trainlab.cli.help_pages import Texts
@@ -85,6 +91,19 @@ class Pages:
             return self._run_page(request, next(iter(self._folder.runs.values())))
         parts = self._folder.list_feed(words.lang).parts
         return self._framed(request, "list", words("page_runs"), feed="/events", parts=parts)
+
+    async def newest(self, request: Request) -> Response:
+        """The page of the next run that begins; until then one that asks again."""
+        await asyncio.to_thread(self._folder.find)
+        newest = max(self._folder.runs.values(), key=lambda one: one.created, default=None)
+        if newest is not None and newest.created >= self._folder.begun:
+            return RedirectResponse(f"/run/{newest.id}", 303)
+        words = self._words_of(request)
+        response = self._framed(
+            request, "plain", words("page_starting"), html=words("page_is_starting")
+        )
+        response.headers["Refresh"] = "1"
+        return response
 
     async def events(self, request: Request) -> Response:
         return self._streamed(self._folder.list_feed(self._words_of(request).lang))
@@ -218,6 +237,7 @@ class Pages:
         """All of them, by their addresses."""
         routes = [
             Route("/", self.home),
+            Route("/newest", self.newest),
             Route("/events", self.events),
             Route("/run/{run}", self.run),
             Route("/run/{run}/events", self.run_events),
@@ -280,7 +300,7 @@ def serve(asked: Asked, warn: Callable[[str], None]) -> None:
     port = own.getsockname()[1]
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/?token={token}"
+    address = f"http://{shown}:{port}{asked.place}?token={token}"
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     if not is_loopback(asked.host):

@@ -29,6 +29,8 @@ class PageVerb(Verb):
     """Address to listen on; loopback: this machine only."""
     read_only: bool = option("", "", False)
     """For showing: nothing can be started or stopped from it."""
+    newest: bool = option("", "", False)
+    """Open the next run that begins, once it is there."""
     open: bool = option("", "", True, shown="opened where there is one")
     """Open a browser."""
 
@@ -47,6 +49,7 @@ class PageVerb(Verb):
             is_read_only=self.read_only,
             is_opened=self.open,
             lang=self.words.lang,
+            place="/newest" if self.newest else "/",
         )
         console = Console(stderr=True)
         serve(asked, lambda key: say(console, self.words(key)))
