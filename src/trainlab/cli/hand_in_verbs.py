@@ -131,7 +131,8 @@ def _verdict_lines(verdict: "Verdict", words: Words) -> list[str]:
     if verdict.is_only_text and verdict.differences == ():
         lines.append(words("check_only_text"))
     for difference in differences[:MOST_SHOWN]:
-        for side, text in zip(("check_reported", "check_expected"), difference, strict=True):
+        sides = {"check_reported": difference.reported, "check_expected": difference.expected}
+        for side, text in sides.items():
             line = plain(" ".join(text.split()))
             shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
             lines.append(words(side, text=shown or words("check_nothing")))
