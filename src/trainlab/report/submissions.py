@@ -44,7 +44,7 @@ MOST_BYTES = 100_000_000
 FEWEST_RUNS, FAR = 5, 5.2
 """From so many runs on an outlier is told: more than FAR times the median absolute deviation away from the
 median, a modified z-score of 3.5 (3.5 / 0.6745)."""
-LONGEST = 90
+LONGEST, MOST_CHANGES = 90, 8
 WORD = re.compile(r"[\u4e00-\u9fff]|(?:[^\W\u4e00-\u9fff]+[.,'-]?)+")
 """A Chinese character counts as a word, as it does in word processors."""
 
@@ -389,10 +389,10 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(words("class_machine"), lambda one: one.machine),
         name(words("class_remarks"), remarks),
     ]
-    edits: list[Field[tuple[Submission, Change]]] = [
+    edits: list[Field[tuple[Submission, str]]] = [
         name(who, lambda row: row[0].who),
         name(file, lambda row: row[0].file),
-        name(words("class_change"), lambda row: change_text(row[1], words)),
+        name(words("class_change"), lambda row: row[1]),
     ]
     results: list[Field[Spread]] = [
         name(words("study"), lambda one: one.study),
@@ -416,7 +416,13 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     told = [(states[state], words(f"state_{state}")) for state in STATES if states[state]]
     listed = words("list_semicolon").join(words("class_state", number=n, state=s) for n, s in told)
     counts = Paragraph(words("class_counts", number=len(submissions), states=listed))
-    changes = [(one, change) for one in submissions for change in one.changes]
+    changes = [
+        (one, change_text(change, words))
+        for one in submissions
+        for change in one.changes[:MOST_CHANGES]
+    ]
+    more = [(o, len(o.changes) - MOST_CHANGES) for o in submissions]
+    changes += [(o, words("check_more", number=n)) for o, n in more if n > 0]
     hers = [one for one in submissions if one.own]
     far = words("class_outlier_note", limit=FAR, fewest=FEWEST_RUNS)
     parts: dict[str, list[Block]] = {
