@@ -203,7 +203,7 @@ def test_the_document_and_the_csv_file_have_every_hand_in(
     assert len(table) == len(first.rows)
     assert {*table["state"]} <= {*STATES}
     assert table.loc["Ada.html", ["value", "num_seeds"]].tolist() == [0.91, 3]
-    assert table.loc["Ada.html", "same_run_as"] == "Bob (Bob.html)"
+    assert table.loc["Ada.html", "same_run_as"] == "Bob"
     assert table.loc["Ada.html", "own_first_line"] == "Batches differ."
 
 

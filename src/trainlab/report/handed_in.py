@@ -41,10 +41,10 @@ FIELD = re.compile(r"<t[dh]\b[^>]*>")
 LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
-    r"(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"
+    r"[0-9a-f]{32,}|(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"
     r"|[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+|\S"
 )
-"""A number with its sign and unit, a Chinese character, a word, or a sign by itself."""
+"""A digest, a number with its sign and unit, a Chinese character, a word, or a sign by itself."""
 LONGEST_ORIGIN = 16 << 20
 """Bytes of a stream of a PDF that are unpacked: what says how it was written is far smaller."""
 ENDS = {".html": b"</html>", ".md": b"-->", ".pdf": b"%%EOF"}

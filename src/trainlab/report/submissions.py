@@ -320,6 +320,10 @@ def facts_of(one: Submission, overview: ClassOverview, words: Words) -> dict[str
     """All that is known of a hand-in, by column of the CSV file."""
     learned = one.over_seeds or Mean(math.nan, None, None, 0)
     time = one.sample_us or Estimate(math.nan)
+
+    def called(other: Submission) -> str:
+        return other.file if other.who == one.who else other.who
+
     groups = {
         "same_run_as": overview.of_same_run(one),
         "same_machine_as": overview.of_same_machine(one),
@@ -328,7 +332,7 @@ def facts_of(one: Submission, overview: ClassOverview, words: Words) -> dict[str
     told = {
         "reason": error_line(one.reason, words.lang),
         "changes": words("list_semicolon").join(change_text(o, words) for o in one.changes),
-        **{key: words.listed(dict.fromkeys(map(_named, same))) for key, same in groups.items()},
+        **{key: words.listed(dict.fromkeys(map(called, same))) for key, same in groups.items()},
         "value": learned.value,
         **dict(zip(("value_low", "value_high"), learned.ends, strict=True)),
         "num_seeds": learned.n,
@@ -375,6 +379,12 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         remarks += [words("check_only_text")] if one.is_only_text else []
         return words("list_semicolon").join([*filter(None, [told["reason"]]), *remarks])
 
+    def best(one: Submission) -> Entry:
+        entry = mean(one.metric, one.over_seeds, "")
+        is_named = entry.text and len({o.metric for o in submissions if o.metric}) > 1
+        text = f"{words.metric(one.metric)} {entry.text}"
+        return replace(entry, text=text) if is_named else entry
+
     states = Counter(one.state for one in submissions)
     who, file = words("class_who"), words("file")
     fields: list[Field[Submission]] = [
@@ -383,7 +393,7 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(words("lab_course"), lambda one: one.course, is_extra=True),
         name(file, lambda one: one.file),
         name(words("class_check"), lambda one: words(f"state_{one.state}")),
-        value(words("class_best"), lambda one: mean(one.metric, one.over_seeds, "")),
+        value(words("class_best"), best),
         value(words("sample_us"), lambda one: estimate(one.sample_us) if one.sample_us else EMPTY),
         value(words("seeds"), lambda one: count(one.over_seeds.n) if one.over_seeds else EMPTY),
         name(words("class_machine"), lambda one: one.machine),
