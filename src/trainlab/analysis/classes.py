@@ -47,7 +47,7 @@ def best_confusion(evidence: Evidence) -> Confusion | None:
     first; None where no trial recorded any. Only records of the same classes and as many samples as the
     first are added up."""
     for metric in [ACCURACY] if ACCURACY in evidence.metrics else compared_metrics(evidence)[:1]:
-        for cell in _best_first(evidence, metric):
+        for cell in best_first(evidence, metric):
             trials = sorted(evidence.learned[cell].items())
             read = [
                 (seed, record)
@@ -74,7 +74,7 @@ def best_confusion(evidence: Evidence) -> Confusion | None:
     return None
 
 
-def _best_first(evidence: Evidence, metric: str) -> list[str]:
+def best_first(evidence: Evidence, metric: str) -> list[str]:
     """The cells that learned; those in which a seed diverged come last."""
     sign = 1 if evidence.study.is_better_lower(metric) else -1
 

@@ -29,6 +29,7 @@ HOMES = {
     "report": ("hand_in_verbs", "Write a run's report: HTML, Markdown, PDF."),
     "export": ("hand_in_verbs", "Export a run: CSV, Parquet, LaTeX, MLflow, Perfetto."),
     "check": ("hand_in_verbs", "Say whether reports that were handed in are their runs'."),
+    "class": ("hand_in_verbs", "Lay the hand-ins of a class side by side, and check them."),
     "verify": ("hand_in_verbs", "Say whether a run's records are as they were written."),
     "compare": ("compare_verbs", "Lay two runs side by side: say, two machines."),
     "gate": ("compare_verbs", "Say whether a run is slower than a baseline; for CI."),

@@ -3,12 +3,18 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainlab.cli.options import Verb, option, word
-from trainlab.cli.output import print_lines
+from rich.console import Console
+from rich.text import Text
+
+from trainlab.analysis.document import Table
+from trainlab.cli.live_progress import showing_status
+from trainlab.cli.options import ForPrograms, Verb, option, word
+from trainlab.cli.output import print_json, print_lines, say
 from trainlab.errors import RecordError
 from trainlab.lab import open_run
-from trainlab.record.files import make_folder
+from trainlab.record.files import make_folder, replacing
 from trainlab.record.run_folder import RunFolder, check_run, verify
+from trainlab.report.terminal import print_blocks
 from trainlab.spec.base import plain
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
@@ -131,7 +137,8 @@ def _verdict_lines(verdict: "Verdict", words: Words) -> list[str]:
     if verdict.is_only_text and verdict.differences == ():
         lines.append(words("check_only_text"))
     for difference in differences[:MOST_SHOWN]:
-        for side, text in zip(("check_reported", "check_expected"), difference, strict=True):
+        sides = {"check_reported": difference.reported, "check_expected": difference.expected}
+        for side, text in sides.items():
             line = plain(" ".join(text.split()))
             shown = line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
             lines.append(words(side, text=shown or words("check_nothing")))
@@ -140,6 +147,43 @@ def _verdict_lines(verdict: "Verdict", words: Words) -> list[str]:
     if verdict.own_numbers:
         lines.append(words("check_own_numbers", numbers=words.listed(verdict.own_numbers)))
     return [head, *(f"  {line}" for line in lines)]
+
+
+class ClassVerb(ForPrograms):
+    """The hand-ins of a class side by side; exits with 1 where one was changed."""
+
+    folder: Path = word("HANDED_IN")
+    """The folder with the hand-ins, or a folder for each student: reports (HTML, Markdown, PDF) and run
+    folders. Exits with 1 where one was changed."""
+    runs: Path | None = option("RUNS")
+    """Where to look for their runs, too; not given: among the hand-ins alone."""
+    csv: Path | None = option("FILE")
+    """Also write a table with every column."""
+
+    def __call__(self) -> None:
+        from trainlab.report import submissions
+
+        words, console = self.words, Console()
+        with showing_status(Console(stderr=True), "reading_records", words):
+            overview = submissions.read_class(self.folder, self.runs)
+        if self.csv is not None:
+            make_folder(self.csv.parent)
+            with replacing(self.csv) as part:
+                part.write_text(submissions.csv_of(overview, words.lang), encoding="utf-8")
+        if self.as_json:
+            rows = [submissions.facts_of(o, overview, words) for o in overview.submissions]
+            print_json({"changed": overview.is_changed, "hand_ins": rows})
+        else:
+            for section in submissions.class_document(overview, words.lang).sections:
+                if not any(
+                    isinstance(block, Table) for block in section.blocks
+                ):  # those are titled
+                    console.print(Text(section.title, "italic"))
+                print_blocks(console, section.blocks, words)
+                console.print()
+            if self.csv is not None:
+                say(console, words("class_csv_at", path=self.csv))
+        raise SystemExit(1 if overview.is_changed else 0)
 
 
 class VerifyVerb(Verb):

@@ -154,6 +154,9 @@ def drafted_notes(data: RunData, words: Words) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+NAMED_BY = {"author": "lab_author", "student_id": "lab_id", "course": "lab_course"}
+"""What the line that names the author holds, and the words before each."""
+
 SHOWN_DIGESTS = 12
 """Rows of the table of digests before it is unfolded."""
 
@@ -162,9 +165,8 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     """The same report in the form of a lab report, with what its author wrote where it belongs: before the
     sections of a part."""
     words, digests = Words(report.lang), run_digests(data.evidence.folder)
-    facts = (hand_in.author, hand_in.student_id, hand_in.course)
-    named = zip(("lab_author", "lab_id", "lab_course"), facts, strict=True)
-    byline = [words(key) + words("colon") + text for key, text in named if text]
+    named = ((words(key), getattr(hand_in, field)) for field, key in NAMED_BY.items())
+    byline = [label + words("colon") + text for label, text in named if text]
     key = "lab_written_by" if hand_in.author else "lab_written_by_author"
     label, placed = words(key, author=hand_in.author), placed_notes(hand_in.notes)
     part_of = {section: part for part, sections in PARTS.items() for section in sections}
