@@ -174,14 +174,8 @@ class Studying(Placed, Reported):
         check_extra("starlette", "the page", "page")
         folder = RUNS if self.out is None else self.out.parent
         make_folder(folder)
-        command = [
-            sys.executable,
-            "-m",
-            "trainlab",
-            "page",
-            str(folder),
-            f"--lang={self.words.lang}",
-        ]
+        lang = f"--lang={self.words.lang}"
+        command = [sys.executable, "-m", "trainlab", "page", str(folder), "--newest", lang]
         # Its address goes where ours goes that is no answer.
         served = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
         try:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from trainlab.errors import RecordError, TrainlabError
 from trainlab.machine.host import cache_folder, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
-from trainlab.page.live import POLL_S, Followed, LiveOrder, LiveRun, RunList, told
+from trainlab.page.live import POLL_S, Followed, LiveOrder, LiveRun, ReadOnce, RunList, told
 from trainlab.page.reading import Reader, Summary
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
@@ -37,6 +38,8 @@ class Asked:
     is_opened: bool = True
     """Whether a browser is opened, where there is one."""
     lang: str = "en"
+    runs: Path | None = None
+    """Where runs of hand-ins may be, beside the folder itself."""
     place: str = "/"
     """What is opened first."""
 
@@ -162,6 +165,20 @@ class ServedFolder:
         order = self.orders[number]
         run = run_id(self.path, order.run)
         return self.feed(("order", number, lang), lambda: LiveOrder(order, run, lang))
+
+    def read_feed(self, key: tuple[object, ...], *, again: bool = False) -> Feed:
+        """`("class", lang)`, or `("compare", lang, run, run, …)`; KeyError where there is no such run.
+        `again`: read anew."""
+        kind, lang, *ids = map(str, key)
+        if again:
+            self._feeds.pop(key, None)
+        if kind == "class":
+            runs = str(self.asked.runs or self.path)
+            make = partial(ReadOnce, self.reader, lang, reading.class_parts, str(self.path), runs)
+        else:
+            paths = [str(self.run(one).path) for one in ids]
+            make = partial(ReadOnce, self.reader, lang, reading.compared, paths)
+        return self.feed(key, make)
 
     async def vega(self) -> str:
         """What draws charts, made once."""

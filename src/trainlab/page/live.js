@@ -48,6 +48,8 @@
   const apply = (message) => {
     const focused = document.activeElement && document.activeElement.id;
     message.parts.forEach((part) => put(part));
+    /* What says that something is being read goes once it is there. */
+    if (!message.order.includes("status")) document.getElementById("status")?.replaceChildren();
     /* Sections in their order; those that are no more go. */
     const wanted = new Set(message.order);
     known.forEach((part, id) => {

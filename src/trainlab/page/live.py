@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from trainlab.errors import TrainlabError
@@ -101,6 +101,26 @@ class LiveRun(Followed):
         sections = ["trials", first] if found.is_driven else [first, "following", "trials"]
         self.show(report, [*frame, "status", *sections, *rest])
         self._mark = found.mark
+
+
+class ReadOnce(Followed):
+    """What takes long to read, and is shown once it is."""
+
+    def __init__(
+        self, reader: Reader, lang: str, read: Callable[..., tuple[Part, ...]], *asked: Any
+    ) -> None:
+        super().__init__()
+        self._reader, self._lang, self._read, self._asked = reader, lang, read, asked
+
+    async def _follow(self) -> None:
+        if self.parts:
+            return
+        try:
+            parts = await self._reader.call(self._read, *self._asked, self._lang)
+        except Exception as error:  # noqa: BLE001  told in its place
+            failure = pieces(Words(self._lang)).failure(told(error, self._lang))
+            parts = (Part("status", failure),)
+        self.show(parts, [part.id for part in parts])
 
 
 class LiveOrder(Followed):

@@ -32,6 +32,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.html import Part, bundle, environment, html_of, parts_of
+from trainlab.report.submissions import class_document, read_class
 from trainlab.stats.means import mean_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
@@ -415,6 +416,12 @@ def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
     title = words("page_compared", names=words.listed(labels))
     document = Document(title, "", lang, "", tuple(notices), tuple(sections))
     return parts_of(document)
+
+
+def class_parts(folder: str, runs: str, lang: str) -> tuple[Part, ...]:
+    """What was handed in, side by side; `runs`: where else its runs may be."""
+    overview = read_class(Path(folder), Path(runs))
+    return parts_of(class_document(overview, lang))
 
 
 ORDER = ("answer", "differs", "learning", "costs", "operators", "environment")

@@ -35,7 +35,7 @@ from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
 from trainlab.page.folder import Asked, ServedFolder
 from trainlab.page.guard import MOST_BODY_BYTES, Guard, is_loopback
-from trainlab.page.live import FRAME, told
+from trainlab.page.live import told
 from trainlab.page.reading import pieces, templates
 from trainlab.page.runs import ListedRun
 from trainlab.record.files import replacing
@@ -133,17 +133,29 @@ class Pages:
         html = await self._folder.reader.call(reading.trial_page, *asked)
         return self._framed(request, "plain", name, run=one, html=html)
 
-    async def compare(self, request: Request) -> Response:
+    def _compared(self, request: Request) -> tuple[object, ...]:
         words = self._words_of(request)
-        ids = list(dict.fromkeys(request.query_params.getlist("run")))
+        ids = dict.fromkeys(request.query_params.getlist("run"))
         if not 2 <= len(ids) <= MOST_COMPARED:
             raise SpecError([words("page_compare_few", most=MOST_COMPARED)])
-        paths = [str(self._folder.run(one).path) for one in ids]
-        parts = await self._folder.reader.call(reading.compared, paths, words.lang)
-        found: dict[str, Any] = {"pieces": {part.id: part.html for part in parts}}
-        found["sections"] = [part.html for part in parts if part.id not in FRAME]
-        found["charts"] = charts_json({n: spec for one in parts for n, spec in one.charts.items()})
-        return self._framed(request, "compare", words("page_compare"), **found)
+        return ("compare", words.lang, *ids)
+
+    async def compare(self, request: Request) -> Response:
+        self._folder.read_feed(self._compared(request), again=True)
+        title = self._words_of(request)("page_compare")
+        return self._framed(request, "compare", title, feed="/compare/events")
+
+    async def compare_events(self, request: Request) -> Response:
+        return self._streamed(self._folder.read_feed(self._compared(request)))
+
+    async def hand_ins(self, request: Request) -> Response:
+        words = self._words_of(request)
+        self._folder.read_feed(("class", words.lang), again=True)
+        return self._framed(request, "class", words("page_class"), feed="/class/events")
+
+    async def hand_in_events(self, request: Request) -> Response:
+        key = "class", self._words_of(request).lang
+        return self._streamed(self._folder.read_feed(key))
 
     async def new(self, request: Request) -> Response:
         words = self._words_of(request)
@@ -245,6 +257,9 @@ class Pages:
             Route("/run/{run}/trial/{trial}", self.trial),
             Route("/run/{run}/{action}", self.act, methods=["POST"]),
             Route("/compare", self.compare),
+            Route("/compare/events", self.compare_events),
+            Route("/class", self.hand_ins),
+            Route("/class/events", self.hand_in_events),
             Route("/new", self.new),
             Route("/plan", self.plan, methods=["POST"]),
             Route("/start", self.start, methods=["POST"]),

@@ -21,6 +21,8 @@ class PageVerb(Verb):
 
     folder: Path = word("FOLDER", default=Path("runs"))
     """A folder of run folders, or a run folder."""
+    runs: Path | None = option("RUNS")
+    """Where the runs of hand-ins are, for the page of a class; not given: FOLDER."""
     port: Annotated[int, Field(ge=0, le=65535)] | None = option(
         "PORT", shown="8420, or the next free"
     )
@@ -49,6 +51,7 @@ class PageVerb(Verb):
             is_read_only=self.read_only,
             is_opened=self.open,
             lang=self.words.lang,
+            runs=self.runs,
             place="/newest" if self.newest else "/",
         )
         console = Console(stderr=True)
