@@ -8,8 +8,8 @@ from typing import Any
 from analysed import EN, accuracy, ends, evidence, of_kind
 
 from fabricate import DATA, Fabricated, made_study
-from trainlab.analysis.answer import Answer, answer, busy_s
-from trainlab.analysis.evidence import gather
+from trainlab.analysis.answer import Answer, answer
+from trainlab.analysis.evidence import busy_s, gather
 from trainlab.analysis.learning import learn_table
 from trainlab.analysis.overview import findings
 from trainlab.analysis.probes import ACCUMULATION

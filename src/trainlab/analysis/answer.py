@@ -9,7 +9,6 @@ import shlex
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import combinations
 from typing import Any
 
@@ -18,7 +17,15 @@ from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import Block, Paragraph, Section, Statement, Statements
-from trainlab.analysis.evidence import ENDED_WELL, LOSS, UNFINISHED, Evidence, TrialRecords, grouped
+from trainlab.analysis.evidence import (
+    ENDED_WELL,
+    LOSS,
+    UNFINISHED,
+    Evidence,
+    TrialRecords,
+    busy_s,
+    grouped,
+)
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure, ways
@@ -720,20 +727,6 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
         elif "=" not in word and word != "--until-decided":
             next(given, None)  # its value
     return shlex.join([*kept, *added.split(), *words[end:]])
-
-
-def busy_s(trials: Iterable[TrialRecord]) -> float:
-    """How long at least one of the trials ran; those of a bench run at the same time."""
-    spans = sorted(
-        tuple(datetime.fromisoformat(moment).timestamp() for moment in (one.started, one.ended))
-        for one in trials
-        if one.started and one.ended
-    )
-    total_s, latest = 0.0, -math.inf
-    for start, end in spans:
-        total_s += max(0.0, end - max(start, latest))
-        latest = max(latest, end)
-    return total_s
 
 
 def answer_section(data: RunData, words: Words) -> Section:

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -561,3 +562,17 @@ def _differences(
         for name in dict.fromkeys([*first, *second])
         if prefix + name not in expected and first.get(name) != second.get(name)
     ]
+
+
+def busy_s(trials: Iterable[TrialRecord]) -> float:
+    """How long at least one of the trials ran; those of a bench run at the same time."""
+    spans = sorted(
+        tuple(datetime.fromisoformat(moment).timestamp() for moment in (one.started, one.ended))
+        for one in trials
+        if one.started and one.ended
+    )
+    total_s, latest = 0.0, -math.inf
+    for start, end in spans:
+        total_s += max(0.0, end - max(start, latest))
+        latest = max(latest, end)
+    return total_s

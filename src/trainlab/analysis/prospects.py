@@ -6,14 +6,16 @@ either all is said in standard deviations of a run.
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainlab.analysis.evidence import grouped
+from trainlab.analysis.evidence import busy_s, grouped
 from trainlab.analysis.metrics import ACCURACY, contrasts, in_order
 from trainlab.errors import TrainlabError
+from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
@@ -98,9 +100,9 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     )
 
 
-def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
-    """By metric the typical standard deviation of the cells of the newest alike runs that are also cells of
-    this study, and of how many trials it is. What cannot be read is left out."""
+def _alike(study: Study, runs: Path | None) -> list[tuple[RunFolder, set[str]]]:
+    """The newest runs that train the same, and which of their cells are also cells of this study. What
+    cannot be read is left out."""
     wanted = [cell.settings.learning for cell in study.all_cells]
     alike: list[tuple[str, RunFolder, set[str]]] = []
     for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
@@ -110,8 +112,32 @@ def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
             shared = {one.id for one in earlier.all_cells if one.settings.learning in wanted}
             if shared and _trains(earlier) == _trains(study):
                 alike.append((record.created, RunFolder(path.parent), shared))
+    newest = sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]
+    return [(run, shared) for _, run, shared in newest]
+
+
+def expected_s(study: Study, runs: Path, host: str) -> float | None:
+    """How long a study should take on this host: each trial its share of the time that trials of its kind
+    took in the newest run that trains the same; None where there is none for a kind."""
+    planned = Counter(trial.kind for trial in trials_of(plan(study)))
+    for run, _ in _alike(study, runs):
+        with suppress(TrainlabError):
+            hosts = {name: file.read().host for name, file in run.environment_files().items()}
+            ended = [
+                t for t in run.trials() if t.is_finished and hosts.get(t.environment or "") == host
+            ]
+            of_kind = {kind: [t for t in ended if t.kind == kind] for kind in planned}
+            if all(of_kind.values()):
+                each_s = {kind: busy_s(trials) / len(trials) for kind, trials in of_kind.items()}
+                return sum(number * each_s[kind] for kind, number in planned.items())
+    return None
+
+
+def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
+    """By metric the typical standard deviation of the cells that runs like it have in common with this
+    study, and of how many trials it is."""
     cells: list[list[TrialRecord]] = []
-    for _, run, shared in sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]:
+    for run, shared in _alike(study, runs):
         with suppress(TrainlabError):
             by_end = grouped(run.trials(), lambda one: (one.kind, one.state, one.cell))
             cells += filter(None, (by_end.get(("learn", "done", cell)) for cell in shared))

@@ -1,5 +1,6 @@
 """A study's plan in words, before the long part begins."""
 
+import platform
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -8,7 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.finding import num_seeds
-from trainlab.analysis.prospects import Prospect, prospects
+from trainlab.analysis.prospects import Prospect, expected_s, prospects
+from trainlab.lab.run_progress import duration_text
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RUNS
 from trainlab.report.wrapping import wrapped
@@ -70,6 +72,8 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
         parts.append(words("plan_cost", **numbers, check=check, more=more))
     line = words("list_semicolon").join(parts) + words("full_stop").strip()
     yield words.sentences(line, words("plan_each_device")) if each_device else line
+    if (seconds := expected_s(study, RUNS, platform.node())) is not None:
+        yield words("plan_time", time=duration_text(seconds, words))
 
 
 def _prospect_lines(study: Study, words: Words) -> Iterator[str]:

@@ -325,6 +325,8 @@ class Summary:
     num_trials: int
     answer: dict[str, str]
     """By language."""
+    metric: str = ""
+    """The one that the answer goes by."""
     best: str = ""
     best_value: float | None = None
     sample: str = ""
@@ -377,7 +379,8 @@ def _results(evidence: Evidence) -> dict[str, Any]:
             means += [] if over is None else [over]
         if means:
             best = max(means, key=lambda one: sign * one.value)
-            results |= {"best": mean(metric, best, "").text, "best_value": best.value}
+            results |= {"metric": metric, "best": mean(metric, best, "").text}
+            results["best_value"] = best.value
     measured = evidence.measured_in("train") or evidence.measured_in("inference")
     if costs := [one.summary.sample_us for one in measured]:
         least = min(costs, key=lambda one: one.value)

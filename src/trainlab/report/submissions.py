@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -389,8 +390,11 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     who, file = words("class_who"), words("file")
     fields: list[Field[Submission]] = [
         name(who, lambda one: one.who),
-        name(words("lab_id"), lambda one: one.student_id, is_extra=True),
-        name(words("lab_course"), lambda one: one.course, is_extra=True),
+        *(
+            name(words(key), attrgetter(own), is_extra=True)
+            for key, own in (("lab_id", "student_id"), ("lab_course", "course"))
+            if any(map(attrgetter(own), submissions))
+        ),
         name(file, lambda one: one.file),
         name(words("class_check"), lambda one: words(f"state_{one.state}")),
         value(words("class_best"), best),
@@ -436,7 +440,10 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     hers = [one for one in submissions if one.own]
     far = words("class_outlier_note", limit=FAR, fewest=FEWEST_RUNS)
     parts: dict[str, list[Block]] = {
-        "class_table": [counts, table_of(words("class_table"), fields, submissions)],
+        "class_table": [
+            counts,
+            table_of(words("class_table"), fields, submissions, is_sortable=True),
+        ],
         "class_changed": [table_of(words("class_changed"), edits, changes, words("class_edits"))],
         "class_same": [Paragraph(text) for text in _same_texts(overview, words)],
         "class_results": [table_of(words("class_results"), results, overview.spreads, far)],
