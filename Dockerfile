@@ -14,7 +14,7 @@ COPY constraints.txt pyproject.toml README.md LICENSE Makefile ./
 COPY src src
 RUN python -m venv .venv && touch .venv/.made \
     && .venv/bin/pip install --quiet --no-cache-dir --constraint constraints.txt \
-        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} --editable '.[report]' \
+        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} --editable '.[page]' \
     && touch .venv/.lab
 ENV PATH=/trainlab/.venv/bin:$PATH \
     TRAINLAB_CACHE=/trainlab/cache

@@ -32,7 +32,7 @@ USED := torch._dynamo, torch.utils.tensorboard, pyarrow.parquet, scipy.stats, tr
 
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[report]'
+	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[page]'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import $(USED)'
 	@touch $@
 

@@ -20,6 +20,7 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         make test; make install; make check; make format; make test-full; make bench""",
     "it needs a server that stays up: the options are read": """
         trainlab board 'runs/mnist-lab-…'
+        trainlab page; trainlab page RUN; trainlab run mnist-lab --page
         trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000""",
     "it needs the network, or files of the user's own: the options are read": """
         trainlab data fetch; trainlab data fetch mnist --source package

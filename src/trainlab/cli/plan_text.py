@@ -72,8 +72,8 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
         parts.append(words("plan_cost", **numbers, check=check, more=more))
     line = words("list_semicolon").join(parts) + words("full_stop").strip()
     yield words.sentences(line, words("plan_each_device")) if each_device else line
-    if (seconds := expected_s(study, RUNS, platform.node())) is not None:
-        yield words("plan_time", time=duration_text(seconds, words))
+    if (expected := expected_s(study, RUNS, platform.node())) is not None:
+        yield words("plan_time", time=duration_text(expected, words))
 
 
 def _prospect_lines(study: Study, words: Words) -> Iterator[str]:

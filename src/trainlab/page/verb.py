@@ -20,7 +20,7 @@ class PageVerb(Verb):
     """
 
     folder: Path = word("FOLDER", default=Path("runs"))
-    """A folder of run folders, or a run folder."""
+    """A run folder, or a folder of run folders."""
     runs: Path | None = option("RUNS")
     """Where the runs of hand-ins are, for the page of a class; not given: FOLDER."""
     port: Annotated[int, Field(ge=0, le=65535)] | None = option(
