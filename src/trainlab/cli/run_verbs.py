@@ -226,7 +226,7 @@ class RunVerb(Studying):
     save_model: bool | None = option("", "output+")
     """Keep the trained weights (checkpoint/model.pt)."""
     profile: bool | None = option("", "measuring")
-    """Also measure what a step costs, untrained and trained."""
+    """Also measure what a step costs; untrained and trained."""
     probe: list[str] = option("PROBE", "measuring", [])
     """Watch inside the network: LAYER:QUANTITY:REDUCER, as relu:grad_input:sq_sum; again for more. See
     `trainlab probes WORKLOAD`."""
