@@ -113,7 +113,7 @@ def in_folder(words: Sequence[str], folder: Path) -> tuple[list[str], Path]:
     """The words of `run WHAT …` with its run folder in the folder that the page shows; and that."""
     kept = list[str]()
     for word, before in zip(words, ("", *words), strict=False):
-        if word != "--out" and before != "--out" and not word.startswith("--out="):
+        if word not in ("--out", "--page") and before != "--out" and not word.startswith("--out="):
             kept.append(word)
     name = re.sub(r"[^\w.-]", "-", Path(kept[1]).name.rpartition(":")[2].removesuffix(".toml"))
     stem = folder / f"{name}-{time.strftime('%Y-%m-%dT%H-%M-%S')}"
