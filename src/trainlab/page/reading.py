@@ -117,9 +117,9 @@ def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:
         future.set_exception(error)
 
 
-def _new_pool(begin: Callable[[int, int], None]) -> ProcessPoolExecutor:
-    parent = os.getpid(), NICENESS
-    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=parent)
+def _new_pool(begin: Callable[[int, int], None], niceness: int = NICENESS) -> ProcessPoolExecutor:
+    given = os.getpid(), niceness
+    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=given)
 
 
 def _begin(parent: int, niceness: int) -> None:
@@ -136,7 +136,7 @@ def is_large(path: str) -> bool:
 
 def vega() -> str:
     """What draws charts. Making it takes 100 MB: in a process that ends afterwards."""
-    with _new_pool(go_last) as pool:
+    with _new_pool(go_last, niceness=0) as pool:
         return pool.submit(bundle).result()
 
 
