@@ -140,6 +140,7 @@ class RunProgress:
         self.name, self.now_s = study.name, time.time()
         self._events = EventReader(self._run.events_folder)
         self.trials: dict[str, TrialRecord] = {}
+        self._marks: dict[str, tuple[int, int]] = {}
         self.running: dict[tuple[str, ...], RunningGroup] = {}
         self._waiting: dict[str, TrialRecord] = {}
         self._durations_s: dict[tuple[object, ...], list[float]] = {}
@@ -155,7 +156,7 @@ class RunProgress:
             self._begin()  # resumed by another driver
         self.learn_of(self._run.study().trials)
         unfinished = [one for one, trial in self.trials.items() if not trial.is_finished]
-        self.trials |= {one: self._run.trial(one).read() for one in unfinished}
+        self.trials |= {one: self._read(one) for one in unfinished}
         for _ in self.new_events():
             pass
         if not self.is_driven:
@@ -175,9 +176,22 @@ class RunProgress:
         """Trials may be planned after the start."""
         for trial_id in trial_ids:
             if trial_id not in self.trials:
-                self.trials[trial_id] = trial = self._run.trial(trial_id).read()
+                self.trials[trial_id] = trial = self._read(trial_id)
                 if not trial.is_finished:
                     self._waiting[trial_id] = trial
+
+    def _read(self, trial_id: str) -> TrialRecord:
+        """A trial as it is now, without what is large in it; as before where its file is the same."""
+        file, mark = self._run.trial_record(trial_id), None
+        with suppress(OSError):
+            found = file.path.stat()
+            mark = found.st_ino, found.st_mtime_ns
+            if self._marks.get(trial_id) == mark:
+                return self.trials[trial_id]
+        record = file.read()
+        if mark is not None:
+            self._marks[trial_id] = mark
+        return record.model_copy(update={"settings": {}, "resolved": {}, "files": {}, "data": None})
 
     def _handle(self, event: Event) -> None:
         self.learn_of([*event.trials, *chain(*event.groups)])

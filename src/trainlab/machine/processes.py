@@ -86,6 +86,18 @@ def end_with_parent(by: int = signal.SIGKILL) -> None:
     threading.Thread(target=leave_as_orphan, daemon=True).start()
 
 
+def go_last(parent: int, niceness: int) -> None:
+    """From now on this process, a child of `parent`, gets what others leave over and ends with it."""
+    end_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)  # it was gone before
+    with suppress(OSError):
+        os.nice(niceness)
+        # Linux first shares time out by session: niceness alone says nothing to those of another terminal.
+        os.setsid()
+        (PROC / "self/autogroup").write_text(str(niceness))
+
+
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO, errno.ESHUTDOWN)
 """Nobody is left to read."""
 

@@ -10,13 +10,24 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
+from trainlab.analysis.charts import VEGA_LITE
 from trainlab.errors import RecordError, TrainlabError
 from trainlab.machine.host import cache_folder, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
-from trainlab.page.live import POLL_S, Followed, LiveOrder, LiveRun, ReadOnce, RunList, told
+from trainlab.page.live import (
+    LOOK_SHARE,
+    POLL_S,
+    Followed,
+    LiveOrder,
+    LiveRun,
+    ReadOnce,
+    RunList,
+    told,
+)
 from trainlab.page.reading import Reader, Summary
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
@@ -24,6 +35,8 @@ from trainlab.words import LANGUAGES
 
 LIST_POLL_S, RUNNING_POLL_S = 2.0, 30.0
 """Between two looks at which runs there are; between two readings of one that runs."""
+LIST_SHARE = 0.02
+"""Of the time, the most that looks at which runs there are take."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class ServedFolder:
         self.orders: list[orders.Order] = []
         self._feeds: dict[tuple[object, ...], Feed] = {}
         self._unread: set[str] = set()
-        self._read_at: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
         self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self._vega: asyncio.Task[str] | None = None
         self._logs = private_folder("page")
@@ -97,27 +110,34 @@ class ServedFolder:
     async def read_all(self) -> None:
         """Reads what has changed, the newest first, while somebody looks at the list."""
         while True:
+            took_s = 0.0
             if any(isinstance(one, RunList) and one.num_listeners for one in self._feeds.values()):
+                begun = time.monotonic()
                 await asyncio.to_thread(self.find)
                 self.refresh()
+                took_s = time.monotonic() - begun
                 if await self._read_unread():
                     await asyncio.to_thread(self._keep)
-            await asyncio.sleep(LIST_POLL_S)
+            await asyncio.sleep(max(LIST_POLL_S, took_s / LIST_SHARE))
 
     async def _read_unread(self) -> bool:
-        now = refreshed = time.monotonic()
-        waiting = [self.runs[one] for one in self._unread if one in self.runs]
-        for one in sorted(waiting, key=lambda run: run.created, reverse=True):
-            is_running = one.summary is not None and one.summary.state == "running"
-            if is_running and now - self._read_at[one.id] < RUNNING_POLL_S:
-                continue
+        refreshed = time.monotonic()
+        found = [self.runs[one] for one in self._unread if one in self.runs]
+        waiting = [one for one in found if refreshed > self._not_before.get(one.id, 0.0)]
+        newest = sorted(waiting, key=lambda run: run.created, reverse=True)
+        for one in sorted(newest, key=lambda run: reading.is_large(str(run.path))):
             self._unread.discard(one.id)
-            self._read_at[one.id] = time.monotonic()
+            begun = time.monotonic()
             try:
                 summary = await self.reader.call_later(reading.summary_of, str(one.path))
             except RecordError as error:
                 summary = Summary("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
             self.runs[one.id] = replace(one, summary=summary)
+            if summary.state == "running":
+                now = time.monotonic()
+                self._not_before[one.id] = now + max(RUNNING_POLL_S, (now - begun) / LOOK_SHARE)
+            if reading.is_large(str(one.path)):
+                break  # the next after a look at which runs there are
             if time.monotonic() - refreshed > POLL_S:
                 self.refresh()
                 refreshed = time.monotonic()
@@ -181,9 +201,17 @@ class ServedFolder:
         return self.feed(key, make)
 
     async def vega(self) -> str:
-        """What draws charts, made once."""
+        """What draws charts, made once for each version of what makes it."""
+
+        def kept() -> str:
+            path = self._logs / f"vega-{VEGA_LITE}-{version('vl-convert-python')}.js"
+            if not path.exists():
+                with replacing(path) as part:
+                    part.write_text(reading.vega(), encoding="utf-8")
+            return path.read_text(encoding="utf-8")
+
         if self._vega is None:
-            self._vega = asyncio.create_task(asyncio.to_thread(reading.vega))
+            self._vega = asyncio.create_task(asyncio.to_thread(kept))
         return await asyncio.shield(self._vega)
 
     def start(self, words: Sequence[str], run: Path) -> int:

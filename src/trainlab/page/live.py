@@ -10,13 +10,16 @@ from trainlab.page import reading
 from trainlab.page.feed import Feed
 from trainlab.page.orders import Order
 from trainlab.page.reading import Look, Reader, pieces
-from trainlab.page.runs import ListedRun
+from trainlab.page.runs import ListedRun, mark_of
 from trainlab.report.html import Part
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
 
-POLL_S, LONGEST_PAUSE_S = 1.0, 10.0
-"""Between two looks; on a busy machine they take long and are rare."""
+POLL_S, QUIET_POLL_S = 2.0, 10.0
+"""Between two looks; between two at what measures costs, and two reports of what runs: a browser that draws
+is not nice to anybody."""
+LONGEST_PAUSE_S = 20.0
+"""On a busy machine looks take long and are rare, but not rarer."""
 LOOK_SHARE, TIMING_SHARE = 0.1, 0.01
 """Of the time, spent on a run that is looked at; of one that is measuring what it costs."""
 FRAME = ("header", "cells", "contents", "footer")
@@ -37,13 +40,19 @@ class RunList(Feed):
     def __init__(self, lang: str) -> None:
         super().__init__()
         self._words = Words(lang)
+        self._rows: dict[str, tuple[ListedRun, Part]] = {}
 
     def refresh(self, runs: Iterable[ListedRun]) -> None:
         """Shows the runs that there are by now."""
-        words = self._words
+        words, row = self._words, pieces(self._words).row
         ordered = sorted(runs, key=lambda one: (one.created, one.name), reverse=True)
-        row = pieces(words).row
-        parts = [Part(f"run-{one.id}", row(one, words.builtin(one.title))) for one in ordered]
+        self._rows = {
+            one.id: known
+            if (known := self._rows.get(one.id)) and known[0] is one
+            else (one, Part(f"run-{one.id}", row(one, words.builtin(one.title))))
+            for one in ordered
+        }
+        parts = [part for _, part in self._rows.values()]
         count = Part("count", words.counted("page_one_run", "page_some_runs", len(parts)))
         self.show([count, *parts], ["count", *(part.id for part in parts)])
 
@@ -69,38 +78,51 @@ class LiveRun(Followed):
 
     def __init__(self, reader: Reader, run: ListedRun, lang: str, *, is_read_only: bool) -> None:
         super().__init__()
-        self._reader, self._lang = reader, lang
+        self._reader, self._lang, self._path = reader, lang, run.path
         self._asked = str(run.path), run.id, lang, is_read_only
         self._mark: tuple[Any, ...] | None = None
+        self._read_at = 0.0
 
     async def _follow(self) -> None:
-        left_at = time.monotonic()
+        left_at, found = time.monotonic(), None
+        mark: tuple[int, ...] = ()
         while self.num_listeners or time.monotonic() - left_at < LINGER_S:
             begun = time.monotonic()
             left_at = begun if self.num_listeners else left_at
-            share = LOOK_SHARE
+            before, mark = mark, mark_of(self._path)
+            share = LOOK_SHARE if before else 1.0  # the first also loads what reads
             try:
-                found = await self._reader.call(reading.look, *self._asked)
-                share = TIMING_SHARE if found.is_timing else LOOK_SHARE
-                self.show(found.parts)
-                # What is being timed is left alone; its report waits.
-                if found.mark != self._mark and not (found.is_timing and self._mark):
-                    await self._read(found)
+                # What nobody drives is read again once something has changed.
+                if found is None or found.is_driven or mark != before:
+                    found = await self._reader.call(reading.look, *self._asked)
+                    share = TIMING_SHARE if found.is_timing and before else share
+                    self.show(found.parts)
+                    if found.mark != self._mark and not self._can_wait(found):
+                        await self._read(found)
             except Exception as error:  # noqa: BLE001  told in its place; the next look may succeed
-                self._mark = None
+                self._mark = found = None
                 failure = pieces(Words(self._lang)).failure(told(error, self._lang))
                 self.show([Part("status", failure)])
             took_s = time.monotonic() - begun
-            await asyncio.sleep(min(max(POLL_S, took_s / share), LONGEST_PAUSE_S))
+            least_s = QUIET_POLL_S if found is not None and found.is_timing else POLL_S
+            await asyncio.sleep(min(max(least_s, took_s / share), LONGEST_PAUSE_S))
+
+    def _can_wait(self, found: Look) -> bool:
+        """What is being timed is left alone; what trains is reported now and then."""
+        is_recent = time.monotonic() - self._read_at < QUIET_POLL_S
+        return self._mark is not None and (found.is_timing or (found.is_driven and is_recent))
 
     async def _read(self, found: Look) -> None:
         """The answer comes first, once no trial is left."""
-        report = await self._reader.call(reading.report_parts, *self._asked, found.is_driven)
+        if self._mark is None:
+            self.show([Part("following", f"<p>{Words(self._lang)('page_reading')}</p>")])
+        report = await self._reader.call_later(reading.report_parts, *self._asked, found.is_driven)
         frame = [part.id for part in report if part.id in FRAME]
         first, *rest = (part.id for part in report if part.id not in (*FRAME, "following"))
-        sections = ["trials", first] if found.is_driven else [first, "following", "trials"]
+        following = ["following", "trials"]
+        sections = [*following, first] if found.is_driven else [first, *following]
         self.show(report, [*frame, "status", *sections, *rest])
-        self._mark = found.mark
+        self._mark, self._read_at = found.mark, time.monotonic()
 
 
 class ReadOnce(Followed):

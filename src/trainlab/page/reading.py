@@ -27,7 +27,7 @@ from trainlab.analysis.tables import estimate, mean
 from trainlab.errors import RecordError, TrainlabError
 from trainlab.execute.planned_run import code_of, has_trust
 from trainlab.lab.run_progress import RunProgress, end_text, progress_line, running_lines
-from trainlab.machine.processes import end_with_parent
+from trainlab.machine.processes import go_last
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
@@ -40,10 +40,13 @@ from trainlab.words.error_lines import error_line
 P = ParamSpec("P")
 T = TypeVar("T")
 
-NICENESS = 15
-"""What runs beside it goes first."""
+NICENESS = 12
+"""What runs beside it goes first: where all cores are busy, a twentieth of one is left."""
 MOST_SQUARES = 1000
 """Trials drawn one by one; of more those that have not ended well, and how many there are."""
+LARGE_BYTES = 256_000
+"""Of study.json, from some 2,000 trials on: such a run is read whole in a process of its own, which keeps
+nobody waiting, and gives back its memory as it ends."""
 MOST_KEPT = 8
 """Runs whose progress is remembered from one look to the next."""
 LOG_BYTES = 200_000
@@ -56,15 +59,23 @@ class Reader:
     def __init__(self) -> None:
         self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
         self._numbers = itertools.count()
-        self._pool = _new_pool()
+        self._pool = _new_pool(_begin)
+        self._apart = asyncio.Lock()
 
     async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function of this module gives, in the other process; RecordError where that died."""
         return await self._queued(0, work, *args)
 
     async def call_later(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, once nothing urgent waits."""
-        return await self._queued(1, work, *args)
+        """The same, once nothing urgent waits; of large runs apart, one by one."""
+        if not is_large(str(args[0])):
+            return await self._queued(1, work, *args)
+        async with self._apart:
+            pool = _new_pool(go_last)
+            try:
+                return await _done_in(pool, work, *args)
+            finally:
+                pool.shutdown(wait=False)
 
     async def _queued(self, urgency: int, work: Callable[..., T], *args: Any) -> T:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -73,28 +84,33 @@ class Reader:
 
     async def work(self) -> None:
         """Goes on until it is cancelled."""
-        loop = asyncio.get_running_loop()
         while True:
             *_, work, args, future = await self._queue.get()
             if future.cancelled():
                 continue
             try:
-                result = await loop.run_in_executor(self._pool, work, *args)
-            except BrokenProcessPool:
-                self._pool = _new_pool()
-                error = RecordError(f"{args[0] if args else ''}: reading it ended the process")
-                _settle(future, error)
+                result = await _done_in(self._pool, work, *args)
             except Exception as error:  # noqa: BLE001  whoever waits is told
+                if isinstance(error.__cause__, BrokenProcessPool):
+                    self._pool = _new_pool(_begin)
                 _settle(future, error)
             else:
                 if not future.cancelled():
                     future.set_result(result)
 
     def close(self) -> None:
-        """Ends the process, whatever it reads."""
-        for child in active_children():
-            child.terminate()
-        self._pool.shutdown(cancel_futures=True)
+        """Whatever is being read."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for one in active_children():
+            one.kill()
+
+
+async def _done_in(pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
+    try:
+        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+    except BrokenProcessPool as error:
+        where = args[0] if args else ""
+        raise RecordError(f"{where}: reading it ended the process") from error
 
 
 def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:
@@ -102,19 +118,26 @@ def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:
         future.set_exception(error)
 
 
-def _new_pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin)
+def _new_pool(begin: Callable[[int, int], None], niceness: int = NICENESS) -> ProcessPoolExecutor:
+    given = os.getpid(), niceness
+    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=given)
 
 
-def _begin() -> None:
-    end_with_parent()
+def _begin(parent: int, niceness: int) -> None:
+    # Only after all imports of this module: who opens a page beside a training waits for them.
+    go_last(parent, niceness)
+
+
+def is_large(path: str) -> bool:
+    """Whether reading a run whole takes long."""
     with suppress(OSError):
-        os.nice(NICENESS)
+        return (Path(path) / "study.json").stat().st_size > LARGE_BYTES
+    return False
 
 
 def vega() -> str:
     """What draws charts. Making it takes 100 MB: in a process that ends afterwards."""
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin) as pool:
+    with _new_pool(go_last, niceness=0) as pool:
         return pool.submit(bundle).result()
 
 

@@ -58,8 +58,9 @@ def run_id(folder: Path, path: Path) -> str:
 def mark_of(path: Path) -> tuple[int, ...]:
     """When what says most of a run's state changed last."""
     places = [path / "study.json", path / "trials", path / "results.csv", path / "diagnosis.json"]
-    with suppress(OSError):
-        places += [Path(one) for name in ("events", "drivers") for one in os.scandir(path / name)]
+    for name in ("events", "drivers"):
+        with suppress(OSError):
+            places += [Path(one) for one in os.scandir(path / name)]
     marks = list[int]()
     for place in places:
         with suppress(OSError):

@@ -124,7 +124,7 @@ class Pages:
         asked = (str(one.path), self._words_of(request).lang)
         name = quote(f"{one.path.name}.html")
         headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-        text = await self._folder.reader.call(reading.report_file, *asked)
+        text = await self._folder.reader.call_later(reading.report_file, *asked)
         return HTMLResponse(text, headers=headers)
 
     async def trial(self, request: Request) -> Response:
@@ -219,9 +219,8 @@ class Pages:
             case "again":
                 asked = form.get("number")
                 which = asked if isinstance(asked, int) else -1
-                found = await self._folder.reader.call(
-                    reading.settling_command, str(one.path), which
-                )
+                asked_for = str(one.path), which
+                found = await self._folder.reader.call_later(reading.settling_command, *asked_for)
                 number = self._folder.start(*orders.in_folder(found, self._folder.path))
                 return JSONResponse({"go": f"/order/{number}"})
         raise KeyError(request.path_params["action"])

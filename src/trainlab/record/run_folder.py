@@ -226,6 +226,10 @@ class RunFolder:
     def trial(self, trial_id: str) -> TrialFolder:
         return TrialFolder(self.trials_folder / trial_id)
 
+    def trial_record(self, trial_id: str) -> RecordFile[TrialRecord]:
+        """Its trial.json alone: of thousands of trials, the paths of all files take as long to make."""
+        return RecordFile(self.trials_folder / trial_id / "trial.json", TrialRecord)
+
     def log_file(self, trial_id: str) -> Path:
         """What the process that ran a trial printed, and others with it whose first it was."""
         return self.logs_folder / f"{trial_id}.log"
