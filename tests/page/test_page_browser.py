@@ -34,7 +34,7 @@ workload = Workload(
     model=lambda: nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2)),
     data=lambda choice: Dataset("points", train=split, test=split),
     loss=loss,
-    defaults={"epochs": 80, "batch_size": 20, "optimizer": "adam", "lr": 0.01, "engine": "eager"},
+    defaults={"epochs": 60, "batch_size": 20, "optimizer": "adam", "lr": 0.01, "engine": "eager"},
 )
 """
 LONG_MS = 90_000
@@ -84,6 +84,7 @@ class Visitor:
         )
 
 
+@pytest.mark.slow
 def test_a_study_is_started_watched_and_stays_as_its_report(browser: Any, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
@@ -158,10 +159,11 @@ def shown(page: Any) -> list[str]:
 SECTIONS = "Array.from(document.querySelectorAll('#report > section.part')).map((one) => one.id)"
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_and_goes_on(browser: Any, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
-    (tmp_path / "slow.py").write_text(SLOW.replace('"epochs": 80', '"epochs": 2000'))
+    (tmp_path / "slow.py").write_text(SLOW.replace('"epochs": 60', '"epochs": 2000'))
     with serving(runs) as served, Visitor(browser, served) as visitor:
         page = visitor.page
         go = served.post("/start", own=f"{tmp_path / 'slow.py'}:workload")["go"]
@@ -225,7 +227,7 @@ def test_runs_are_listed_filtered_and_compared(browser: Any, made: Path) -> None
         assert visitor.faults == []
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.mark.slow)])
 def test_its_pages_are_accessible_and_fit_a_phone(browser: Any, made: Path, lang: str) -> None:
     code = Path(os.environ.get("TRAINLAB_AXE", "axe.min.js"))
     with serving(made, f"--lang={lang}") as served:
