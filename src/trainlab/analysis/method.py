@@ -115,7 +115,7 @@ def method_section(data: RunData, words: Words) -> Section:
     texts += [words(f"test_{test}") for test in tests]
     if confounds := confounds_text(data.findings, words):
         texts.append(words("confounds", confounds=confounds))
-    elif len(study.all_cells) > 1:
+    elif len(study.all_cells) > 1 and evidence.is_complete:
         texts.append(words("no_confounds"))
     blocks: list[Block] = [Paragraph(text) for text in texts]
     if evidence.measured:
@@ -123,7 +123,7 @@ def method_section(data: RunData, words: Words) -> Section:
         blocks += filter(None, (overhead_table(first, words), warning_table(evidence, words)))
     if undecided := data.findings_in("method"):
         blocks.append(bullets(undecided, words))
-    elif evidence.diagnosis is None and (evidence.measured or len(study.all_cells) > 1):
+    elif evidence.is_complete and evidence.diagnosis is None and (evidence.measured or study.cells):
         blocks.append(Paragraph(words("nothing_open")))
     return Section("method", words("method"), tuple(blocks))
 

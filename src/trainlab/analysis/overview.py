@@ -175,7 +175,8 @@ LONGEST_ERROR = 2000
 
 def trouble_section(data: RunData, words: Words) -> Section | None:
     """Trials that did not end well, and what is damaged; None where there is nothing of either."""
-    not_done = [trial for trial in data.evidence.trials if trial.state != "done"]
+    well = ("done", "pending", "running") if data.evidence.is_running else ("done",)
+    not_done = [trial for trial in data.evidence.trials if trial.state not in well]
     # What is left out, and why.
     blocks: list[Block] = []
     lost: list[Field[Damage]] = [

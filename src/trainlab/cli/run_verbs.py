@@ -172,10 +172,10 @@ class Studying(Placed, Reported):
             yield
             return
         check_extra("starlette", "the page", "page")
-        folder = RUNS if self.out is None else self.out.parent
+        folder = RUNS if self.out is None else self.out
         make_folder(folder)
         lang = f"--lang={self.words.lang}"
-        command = [sys.executable, "-m", "trainlab", "page", str(folder), "--newest", lang]
+        command = [sys.executable, "-P", "-m", "trainlab", "page", str(folder), "--newest", lang]
         # Its address goes where ours goes that is no answer.
         served = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
         try:

@@ -18,7 +18,7 @@ from trainlab.record.study_record import GroupRecord, StudyRecord
 from trainlab.record.trial_record import PLANNED, Failure, State, TrialRecord
 from trainlab.spec import CostSpec, Study, checked
 from trainlab.spec.facts import AS_OBJECT, is_script
-from trainlab.workloads.reference import file_digest
+from trainlab.workloads.reference import BUILTIN, file_digest
 
 SESSIONS = ("", "-", "-c", "ipykernel_launcher.py", "ipython")
 """What runs where Python is typed in: the words after it say nothing of the run."""
@@ -170,7 +170,8 @@ def code_of(run: RunFolder) -> str:
     """What a run executes beside trainlab: a file, a module or a cluster; empty where nothing."""
     record = run.study()
     study = record.to_study(str(run.study_file))
-    own = study.workload.rpartition(":")[0] if study.script is None else study.script.path
+    own = "" if study.workload in BUILTIN else study.workload.rpartition(":")[0] or study.workload
+    own = own if study.script is None else study.script.path
     return own or ("" if record.on in ("local", "processes", "inline") else record.on)
 
 
@@ -190,6 +191,9 @@ def check_resumable(
     if not (is_trusted or has_trust(run)) and (code := code_of(run)):
         rule = f"was not started by you from here, and resuming it runs {code}"
         raise WorkloadError(f"{run.path}: {rule}; read that first, then add --trust")
+    if others := {trial.workload for trial in run.trials()} - {workload}:
+        rule = f"is of {workload}, but has trials of {min(others)}; copy the run folder again"
+        raise WorkloadError(f"{run.path}: {rule}")
     if record.workload_digest is None or allow_changed:
         return
     now = file_digest(workload)

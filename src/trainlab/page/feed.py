@@ -65,4 +65,4 @@ class Feed:
             if self._changed[one.id] > seen
         ]
         value = {"order": [*self._parts], "parts": changed}
-        return f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode()
+        return f"data: {json.dumps(value, ensure_ascii=False)}\n\n".encode(errors="replace")

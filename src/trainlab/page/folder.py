@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from trainlab.analysis.charts import VEGA_LITE
-from trainlab.errors import RecordError, TrainlabError
+from trainlab.errors import TrainlabError
 from trainlab.machine.host import cache_folder, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
@@ -68,7 +67,7 @@ class ServedFolder:
         self._feeds: dict[tuple[object, ...], Feed] = {}
         self._unread: set[str] = set()
         self._not_before: dict[str, float] = {}
-        self.begun = datetime.now(UTC).isoformat(timespec="seconds")
+        self.begun_s = float(int(time.time()))
         self._vega: asyncio.Task[str] | None = None
         self._logs = private_folder("page")
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
@@ -113,24 +112,33 @@ class ServedFolder:
             took_s = 0.0
             if any(isinstance(one, RunList) and one.num_listeners for one in self._feeds.values()):
                 begun = time.monotonic()
-                await asyncio.to_thread(self.find)
-                self.refresh()
-                took_s = time.monotonic() - begun
-                if await self._read_unread():
-                    await asyncio.to_thread(self._keep)
+                with suppress(
+                    Exception
+                ):  # one folder that makes no sense keeps no other from being seen
+                    await asyncio.to_thread(self.find)
+                    self.refresh()
+                    took_s = time.monotonic() - begun
+                    if await self._read_unread():
+                        await asyncio.to_thread(self._keep)
+            for order in self.orders:
+                order.process.poll()  # one that has ended is no zombie
             await asyncio.sleep(max(LIST_POLL_S, took_s / LIST_SHARE))
 
     async def _read_unread(self) -> bool:
         refreshed = time.monotonic()
-        found = [self.runs[one] for one in self._unread if one in self.runs]
+        # What is said to run may have died without a word.
+        running = {
+            one.id for one in self.runs.values() if one.summary and one.summary.state == "running"
+        }
+        found = [self.runs[one] for one in self._unread | running if one in self.runs]
         waiting = [one for one in found if refreshed > self._not_before.get(one.id, 0.0)]
-        newest = sorted(waiting, key=lambda run: run.created, reverse=True)
+        newest = sorted(waiting, key=lambda run: run.begun_s, reverse=True)
         for one in sorted(newest, key=lambda run: reading.is_large(str(run.path))):
             self._unread.discard(one.id)
             begun = time.monotonic()
             try:
                 summary = await self.reader.call_later(reading.summary_of, str(one.path))
-            except RecordError as error:
+            except Exception as error:  # noqa: BLE001  told in its place
                 summary = Summary("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
             self.runs[one.id] = replace(one, summary=summary)
             if summary.state == "running":
@@ -196,7 +204,9 @@ class ServedFolder:
             runs = str(self.asked.runs or self.path)
             make = partial(ReadOnce, self.reader, lang, reading.class_parts, str(self.path), runs)
         else:
-            paths = [str(self.run(one).path) for one in ids]
+            # Oldest first: what has changed since is what is asked.
+            ordered = sorted(map(self.run, ids), key=lambda one: one.begun_s)
+            paths = [str(one.path) for one in ordered]
             make = partial(ReadOnce, self.reader, lang, reading.compared, paths)
         return self.feed(key, make)
 
@@ -205,12 +215,14 @@ class ServedFolder:
 
         def kept() -> str:
             path = self._logs / f"vega-{VEGA_LITE}-{version('vl-convert-python')}.js"
-            if not path.exists():
-                with replacing(path) as part:
-                    part.write_text(reading.vega(), encoding="utf-8")
-            return path.read_text(encoding="utf-8")
+            with suppress(OSError):
+                return path.read_text(encoding="utf-8")
+            text = reading.vega()
+            with suppress(TrainlabError), replacing(path) as part:  # a full disk may not keep it
+                part.write_text(text, encoding="utf-8")
+            return text
 
-        if self._vega is None:
+        if self._vega is None or (self._vega.done() and self._vega.exception()):
             self._vega = asyncio.create_task(asyncio.to_thread(kept))
         return await asyncio.shield(self._vega)
 

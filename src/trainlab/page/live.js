@@ -22,6 +22,17 @@
       const other = all("input[type=checkbox]", after)[place];
       if (other) other.checked = one.checked;
     });
+    all("table.sortable", before).forEach((one, place) => {
+      const other = all("table.sortable", after)[place];
+      if (!other) return;
+      all("thead th", one).forEach((heading, column) => {
+        const same = all("thead th", other)[column];
+        if (same && heading.hasAttribute("aria-sort")) same.setAttribute("aria-sort", heading.getAttribute("aria-sort"));
+      });
+      other.classList.toggle("unfolded", one.classList.contains("unfolded"));
+      const [box, its] = [one, other].map((table) => table.closest(".tablebox").querySelector("input[type=search]"));
+      if (box && its) its.value = box.value;
+    });
     all(".chart[id]", before).forEach((one) => {
       const other = after.querySelector("#" + CSS.escape(one.id));
       if (other) other.style.minHeight = one.offsetHeight + "px";
@@ -42,11 +53,20 @@
     } else {
       after = element(part.html);
     }
+    const focused = before && before.contains(document.activeElement) ? document.activeElement : null;
     if (before) { kept(before, after); before.replaceWith(after); } else (rows || report).appendChild(after);
-    return enliven(after, charts);
+    const drawn = enliven(after, charts);
+    all("table.sortable", after).forEach((table) => table.settle && table.settle());
+    if (focused) {
+      /* The same place in the new piece. */
+      const tags = focused.localName;
+      const number = all(tags, before).indexOf(focused);
+      const again = (focused.id && document.getElementById(focused.id)) || all(tags, after)[number];
+      if (again) again.focus({ preventScroll: true });
+    }
+    return drawn;
   };
   const apply = (message) => {
-    const focused = document.activeElement && document.activeElement.id;
     message.parts.forEach((part) => put(part));
     /* What says that something is being read goes once it is there. */
     if (!message.order.includes("status")) document.getElementById("status")?.replaceChildren();
@@ -67,27 +87,29 @@
         if (next !== one) home.insertBefore(one, next);
       });
     }
-    if (rows) listed();
-    if (message.parts.some((part) => part.id === "cells")) applyHidden();
-    if (focused && document.activeElement === body) {
-      const again = document.getElementById(focused);
-      if (again) again.focus({ preventScroll: true });
+    if (rows) {
+      listed();
+      all("table.sortable").forEach((table) => table.settle());
     }
+    if (message.parts.some((part) => part.id === "cells")) applyHidden();
     report.removeAttribute("aria-busy");
     const started = document.querySelector("[data-go]");
     if (started) location.replace(started.dataset.go);
   };
   /* A server that was ended and started again is found again. */
+  let source = null;
   const listen = () => {
-    const source = new EventSource(body.dataset.feed + location.search);
+    if (source && source.readyState !== EventSource.CLOSED) return;
+    source = new EventSource(body.dataset.feed + location.search);
     source.onmessage = (event) => apply(JSON.parse(event.data));
     source.onopen = () => text(false);
     source.onerror = () => {
       text(true, "lost");
       if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
     };
-    window.addEventListener("pagehide", () => source.close());
   };
+  /* A browser has six connections to one host: a page that nobody sees takes none. */
+  const heed = () => { if (document.hidden) { if (source) source.close(); } else listen(); };
 
   const post = (path, value) => fetch(path + location.search, {
     method: "POST", body: JSON.stringify(value), headers: { "X-Token": token, "Content-Type": "application/json" },
@@ -97,6 +119,7 @@
     const button = event.target.closest("button[data-post]");
     if (!button || (button.dataset.sure && !window.confirm(button.dataset.sure))) return;
     button.disabled = true;
+    if (button.dataset.doing) say(button.dataset.doing);
     post(button.dataset.post, JSON.parse(button.dataset.body || "{}")).then((answer) => {
       button.disabled = false;
       say(answer.error || answer.text || "");
@@ -109,7 +132,7 @@
   const ticked = () => all("#rows input[name=run]:checked").map((box) => box.value);
   const listed = () => {
     document.getElementById("none").hidden = rows.rows.length > 0;
-    if (compare) compare.disabled = ticked().length < 2;
+    if (compare) compare.disabled = ticked().length < 2 || ticked().length > 6;
   };
   if (compare) {
     document.addEventListener("change", (event) => { if (event.target.name === "run") listed(); });
@@ -125,6 +148,13 @@
     const value = () => Object.fromEntries(new FormData(form));
     let number = 0;
     let timer = 0;
+    /* What was typed is there again after a change of language, or a start that was refused. */
+    const kept = sessionStorage.getItem("trainlab-form");
+    Object.entries(kept ? JSON.parse(kept) : {}).forEach(([name, text]) => {
+      const field = form.elements[name];
+      if (field && field.type === "checkbox") field.checked = true; else if (field) field.value = text;
+    });
+    form.addEventListener("input", () => sessionStorage.setItem("trainlab-form", JSON.stringify(value())));
     const plan = () => {
       const own = ++number;
       place.setAttribute("aria-busy", "true");
@@ -133,12 +163,16 @@
         place.removeAttribute("aria-busy");
         place.textContent = answer.error || answer.text;
         place.classList.toggle("failure", Boolean(answer.error));
+        form.querySelector("button[type=submit]").disabled = Boolean(answer.error);
       });
     };
     form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(plan, 500); });
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      const button = form.querySelector("button[type=submit]");
+      button.disabled = true;
       post("/start", value()).then((answer) => {
+        button.disabled = false;
         if (answer.go) location.assign(answer.go); else say(answer.error || "");
       });
     });
@@ -146,5 +180,10 @@
   }
 
   if (rows) listed();
-  if (body.dataset.feed) listen();
+  if (body.dataset.feed) {
+    document.addEventListener("visibilitychange", heed);
+    window.addEventListener("pagehide", () => { if (source) source.close(); });
+    window.addEventListener("pageshow", heed);
+    heed();
+  }
 })();

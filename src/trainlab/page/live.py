@@ -45,7 +45,7 @@ class RunList(Feed):
     def refresh(self, runs: Iterable[ListedRun]) -> None:
         """Shows the runs that there are by now."""
         words, row = self._words, pieces(self._words).row
-        ordered = sorted(runs, key=lambda one: (one.created, one.name), reverse=True)
+        ordered = sorted(runs, key=lambda one: (one.begun_s, one.label), reverse=True)
         self._rows = {
             one.id: known
             if (known := self._rows.get(one.id)) and known[0] is one

@@ -16,9 +16,11 @@ from typing import Any
 from trainlab.cli.help_pages import Option
 from trainlab.cli.options import CHANGED_MOST, FieldsOf
 from trainlab.errors import SpecError
+from trainlab.execute.lease import holder_of
 from trainlab.record.files import make_folder
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import TrainSpec
+from trainlab.spec.base import plain
 from trainlab.studies import study_names
 from trainlab.workloads.reference import BUILTIN
 
@@ -47,9 +49,12 @@ class Order:
         return self.process.poll()
 
     def begun(self) -> None:
-        """Waits until it says something, or has ended: SpecError with that where it was refused."""
-        deadline_s = time.monotonic() + BEGUN_S
-        while self.code is None and time.monotonic() < deadline_s and not self.printed():
+        """Waits until it drives its run, or has ended: SpecError with why where it was refused."""
+        deadline_s, run = time.monotonic() + BEGUN_S, RunFolder(self.run)
+        while self.code is None and time.monotonic() < deadline_s:
+            driver = holder_of(run)
+            if driver is not None and driver.pid == self.process.pid:
+                break
             time.sleep(0.1)
         if self.code:
             raise SpecError(told_in(self.printed()))
@@ -67,8 +72,13 @@ class Order:
 
 
 def trainlab(words: Sequence[str]) -> list[str]:
-    """The command line of this very trainlab."""
-    return [sys.executable, "-m", "trainlab", *words]
+    """The command line of this very trainlab, whatever modules lie in the current folder."""
+    return [sys.executable, "-P", "-m", "trainlab", *words]
+
+
+def environment() -> dict[str, str]:
+    """That of commands: without what the server alone needs."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
 def started(words: Sequence[str], logs: Path, run: Path) -> Order:
@@ -82,6 +92,7 @@ def started(words: Sequence[str], logs: Path, run: Path) -> Order:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=environment(),
         )
     return Order(tuple(words), process, log, run)
 
@@ -93,6 +104,7 @@ def finished(words: Sequence[str]) -> str:
             trainlab(words),
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            env=environment(),
             timeout=PLAN_S,
             check=False,
         )
@@ -165,4 +177,6 @@ def words_of(form: Mapping[str, Any]) -> list[str]:
     words = ["run", what, *(["--profile"] if texts.pop("--profile", "") else [])]
     if unknown := [name for name in texts if name not in known]:
         raise SpecError([f"{unknown[0][:40]}: no such setting"])
+    if any(plain(text) != text for text in (what, *texts.values())):
+        raise SpecError(["values: must be plain text"])
     return [*words, *(f"{name}={value}" for name, value in texts.items() if value)]

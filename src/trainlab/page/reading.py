@@ -5,6 +5,7 @@ import asyncio
 import itertools
 import math
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 from trainlab.analysis import comparison
 from trainlab.analysis.answer import answer
 from trainlab.analysis.document import Document, Figure, Notice, Section
-from trainlab.analysis.evidence import Evidence, gather, grouped
+from trainlab.analysis.evidence import UNFINISHED, Evidence, gather, grouped
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.metrics import compared_metrics, limits_of
 from trainlab.analysis.overview import data_of
@@ -33,6 +34,7 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.html import Part, bundle, environment, html_of, parts_of
 from trainlab.report.submissions import class_document, read_class
+from trainlab.spec.study import BASE
 from trainlab.stats.means import mean_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
@@ -171,7 +173,8 @@ class Look:
 
 
 def checked_folder(path: str) -> RunFolder:
-    """A run whose records lie in its folder: RecordError where some are links, which may lead anywhere."""
+    """A run whose records lie in its folder: RecordError where some are links, which may lead anywhere, or
+    pipes, which may never end."""
     folder = RunFolder(Path(path))
     inside = [folder.path, folder.trials_folder, folder.environments_folder]
     inside += [folder.events_folder, folder.drivers_folder, folder.logs_folder]
@@ -180,9 +183,10 @@ def checked_folder(path: str) -> RunFolder:
     for place in inside:
         with suppress(FileNotFoundError):
             for one in os.scandir(place):
-                if one.is_symlink():
+                is_plain = one.is_file(follow_symlinks=False) or one.is_dir(follow_symlinks=False)
+                if not is_plain and not one.name.startswith("."):
                     name = Path(one).relative_to(folder.path)
-                    raise RecordError(f"{name}: is a link; the page reads none, copy the run whole")
+                    raise RecordError(f"{name}: is a link or a pipe; copy the run whole")
     return folder
 
 
@@ -211,7 +215,7 @@ def look(path: str, run_id: str, lang: str, is_read_only: bool) -> Look:
         lines=[progress_line(progress, words), *running_lines(progress, words)],
         run_id=run_id,
         may_cancel=progress.is_driven and not is_read_only,
-        may_resume=state in ("interrupted", "waiting") and not is_read_only,
+        may_resume=state in ("interrupted", "waiting", "failed") and not is_read_only,
         needs_trust=bool(code_of(run)) and not has_trust(run),
         command=shlex.join(["trainlab", "resume", path]),
     )
@@ -240,7 +244,7 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         more = len(trials) - len(shown)
     rows = [
         (cell, [(one, states[one.id], _square_label(one, states[one.id], words)) for one in group])
-        for cell, group in grouped(shown, lambda one: one.cell).items()
+        for cell, group in sorted(grouped(shown, lambda one: one.cell).items(), key=_natural)
     ]
     counts = [
         (state, number, words(f"page_state_{state}"))
@@ -250,6 +254,12 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         rows=rows, more=more, counts=counts, run_id=run_id, is_over=progress.is_finished
     )
     return grid
+
+
+def _natural(row: tuple[str, object]) -> list[tuple[bool, float, str]]:
+    """Settings in the order of their numbers, the base first."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", "" if row[0] == BASE else row[0])
+    return [(n % 2 == 0, float(part) if n % 2 else 0.0, part) for n, part in enumerate(parts)]
 
 
 def _square_label(trial: TrialRecord, state: str, words: Words) -> str:
@@ -271,7 +281,7 @@ def report_parts(
     run, words = checked_folder(path), Words(lang)
     data = _data(run, is_driven)
     commands = [] if is_driven else settling(data, words)
-    may = not is_read_only and (has_trust(run) or not code_of(run))
+    may = not is_read_only and _may_start(run)
     following = pieces(words).following(commands=commands, run_id=run_id, may=may)
     return (*parts_of(report_of(data, lang)), Part("following", following))
 
@@ -288,10 +298,17 @@ def settling(data: RunData, words: Words) -> list[tuple[str, str]]:
     return [(c, remark) for c, remark in told.items() if c.startswith("trainlab run ")]
 
 
+def _may_start(run: RunFolder) -> bool:
+    """Whether the command of its records may be started: that of a run which this user has started, and
+    whose code is found from any folder."""
+    code = code_of(run)
+    return has_trust(run) and (not code or Path(code).is_absolute())
+
+
 def settling_command(path: str, number: int) -> list[str]:
     """The words of one of them, made again from the run's records."""
     run = checked_folder(path)
-    if code_of(run) and not has_trust(run):
+    if not _may_start(run):
         raise RecordError("you have not started this run from here: type the command in a terminal")
     commands = settling(_data(run, is_driven=False), Words("en"))
     if not 0 <= number < len(commands):
@@ -304,9 +321,9 @@ def report_file(path: str, lang: str) -> str:
     return html_of(report_of(data_of(gather(checked_folder(path))), lang))
 
 
-def trial_page(path: str, run_id: str, trial_id: str, lang: str) -> str:
-    """A trial: how it ended, and what its process and its script have printed. KeyError where the run has
-    no such trial."""
+def trial_page(path: str, run_id: str, trial_id: str, lang: str) -> tuple[str, bool]:
+    """A trial: how it ended, and what its process and its script have printed; and whether it has ended.
+    KeyError where the run has no such trial."""
     run, words = checked_folder(path), Words(lang)
     if trial_id not in run.study().trials:
         raise KeyError(trial_id)
@@ -325,7 +342,7 @@ def trial_page(path: str, run_id: str, trial_id: str, lang: str) -> str:
         texts=[(title, text) for title, text in texts if text.strip()],
         run_id=run_id,
     )
-    return page
+    return page, record.state not in UNFINISHED
 
 
 def _tail(path: Path) -> str:
@@ -422,13 +439,17 @@ def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
     labels = comparison.labels_of(runs, [folder.path for folder in folders])
     sections, notices = list[Section](), list[Notice]()
     data = [data_of(one) for one in runs]
-    if figures := tuple(_laid_over(data, labels, words)):
+    is_one = len({one.study.workload for one in runs}) == 1
+    if is_one and (figures := tuple(_laid_over(data, labels, words))):
         sections.append(Section("curves", words("page_curves"), figures))
     for number, (other, label) in enumerate(zip(data[1:], labels[1:], strict=True), 1):
         try:
             beside = comparison.side_by_side(runs[0], other.evidence)
         except RecordError as error:
-            notices.append(Notice(error_line(str(error), lang)))
+            text = error_line(str(error), lang)
+            if other.evidence.study.workload != runs[0].study.workload:
+                text = words("page_other_workload", first=labels[0], other=label)
+            notices.append(Notice(text))
             continue
         found = comparison.comparison_of(data[0], other, beside, lang, (labels[0], label))
         ordered = sorted(

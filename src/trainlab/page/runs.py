@@ -6,10 +6,13 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from trainlab.page.reading import Summary
+from trainlab.spec.base import plain
 
 DEEPEST = 3
 """Folders below the one that is served in which runs are looked for."""
@@ -22,6 +25,8 @@ class ListedRun:
 
     id: str
     path: Path
+    label: str
+    """The name of its folder, as it can be shown."""
     name: str
     title: str
     workload: str
@@ -32,19 +37,28 @@ class ListedRun:
     """Another one where its records may have changed."""
     summary: Summary | None = None
 
+    @property
+    def begun_s(self) -> float:
+        """Seconds since 1970; 0 where that is not told."""
+        with suppress(ValueError, OverflowError):
+            return datetime.fromisoformat(self.created).timestamp()
+        return 0.0
+
 
 def find_runs(folder: Path) -> Iterator[Path]:
     """Run folders in a folder, not in each other, nor behind links; the folder itself may be one."""
 
     def inside(place: Path, depth: int) -> Iterator[Path]:
-        study = place / "study.json"
-        if study.is_file() and not study.is_symlink():
-            yield place
-            return
+        with suppress(OSError):
+            if S_ISREG((place / "study.json").lstat().st_mode):
+                yield place
+                return
+        entries = list[os.DirEntry[str]]()
         with suppress(OSError):
             entries = sorted(os.scandir(place), key=lambda one: one.name)
-            for one in entries:
-                if depth and one.is_dir(follow_symlinks=False) and not one.name.startswith("."):
+        for one in entries if depth else ():
+            with suppress(OSError):
+                if one.is_dir(follow_symlinks=False) and not one.name.startswith("."):
                     yield from inside(Path(one.path), depth - 1)
 
     yield from inside(folder, DEEPEST)
@@ -71,24 +85,25 @@ def mark_of(path: Path) -> tuple[int, ...]:
 def listed(folder: Path, path: Path) -> ListedRun:
     """What the study of a run says, read lightly; of one that cannot be read its name alone."""
     found: dict[str, Any] = {}
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, RecursionError):
         if (path / "study.json").stat().st_size <= MOST_STUDY_BYTES:
             found = _mapping(json.loads((path / "study.json").read_bytes()))
     study = _mapping(found.get("study"))
     levels: dict[str, dict[str, None]] = {}
     for cell in map(_mapping, _items(study.get("cells"))):
         for name, level in _mapping(cell.get("levels")).items():
-            levels.setdefault(name, {})[str(level)] = None
+            levels.setdefault(plain(name), {})[plain(str(level))] = None
     settings = "; ".join(f"{name}={', '.join(values)}" for name, values in levels.items())
     return ListedRun(
         id=run_id(folder, path),
         path=path,
-        name=str(found.get("name") or path.name),
-        title=str(study.get("title") or ""),
-        workload=str(study.get("workload") or ""),
+        label=plain(path.name),
+        name=plain(str(found.get("name") or path.name)),
+        title=plain(str(study.get("title") or "")),
+        workload=plain(str(study.get("workload") or "")),
         settings=settings,
         num_seeds=len(_items(study.get("seeds"))),
-        created=str(found.get("created") or ""),
+        created=plain(str(found.get("created") or "")),
         mark=mark_of(path),
     )
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import hashlib
-import hmac
 import json
 import os
 import secrets
+import shlex
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import (
     HTMLResponse,
@@ -29,8 +31,8 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from trainlab.cli.help_pages import Texts
-from trainlab.errors import SpecError, TrainlabError
-from trainlab.machine.host import private_folder
+from trainlab.errors import RecordError, SpecError, TrainlabError
+from trainlab.machine.host import private, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
 from trainlab.page.folder import Asked, ServedFolder
@@ -43,6 +45,7 @@ from trainlab.report.html import charts_json
 from trainlab.words import LANGUAGES, Words
 
 PORT, PORTS_TRIED = 8420, 20
+TOKEN_LENGTH = 32
 MOST_COMPARED = 6
 MOST_CONNECTIONS = 400
 STATIC = {
@@ -51,6 +54,8 @@ STATIC = {
     "app.css": ("page", "text/css"),
     "live.js": ("page", "text/javascript"),
 }
+ANSWERED = (TrainlabError, KeyError, OSError, ValueError, 404)
+"""What a request may raise and is told in a line."""
 FONT = "font_files/TrainlabSansSC-Regular.otf"
 
 
@@ -75,7 +80,7 @@ class Pages:
         ]
         about: dict[str, Any] = {"kind": kind, "title": title, "words": words, "others": others}
         about |= {"folder": served.path, "is_read_only": served.asked.is_read_only}
-        about |= {"token": self._token, "feed": "", "charts": charts_json({})}
+        about |= {"token": self._token, "feed": "", "charts": charts_json({}), "run": None}
         text = templates().get_template("frame.html.j2").render(**about | values)
         response = HTMLResponse(text, status)
         response.set_cookie("trainlab-lang", words.lang, samesite="strict", httponly=True)
@@ -87,6 +92,8 @@ class Pages:
     async def home(self, request: Request) -> Response:
         words = self._words_of(request)
         await asyncio.to_thread(self._folder.find)
+        if not self._folder.path.is_dir():
+            raise RecordError(f"{self._folder.path}: no such folder")
         if [one.path for one in self._folder.runs.values()] == [self._folder.path]:
             return self._run_page(request, next(iter(self._folder.runs.values())))
         parts = self._folder.list_feed(words.lang).parts
@@ -95,8 +102,8 @@ class Pages:
     async def newest(self, request: Request) -> Response:
         """The page of the next run that begins; until then one that asks again."""
         await asyncio.to_thread(self._folder.find)
-        newest = max(self._folder.runs.values(), key=lambda one: one.created, default=None)
-        if newest is not None and newest.created >= self._folder.begun:
+        newest = max(self._folder.runs.values(), key=lambda one: one.begun_s, default=None)
+        if newest is not None and newest.begun_s >= self._folder.begun_s:
             return RedirectResponse(f"/run/{newest.id}", 303)
         words = self._words_of(request)
         response = self._framed(
@@ -130,8 +137,10 @@ class Pages:
     async def trial(self, request: Request) -> Response:
         one, name = self._folder.run(request.path_params["run"]), request.path_params["trial"]
         asked = (str(one.path), one.id, name, self._words_of(request).lang)
-        html = await self._folder.reader.call(reading.trial_page, *asked)
-        return self._framed(request, "plain", name, run=one, html=html)
+        html, is_over = await self._folder.reader.call(reading.trial_page, *asked)
+        response = self._framed(request, "plain", name, run=one, html=html)
+        response.headers.update({} if is_over else {"Refresh": "5"})
+        return response
 
     def _compared(self, request: Request) -> tuple[object, ...]:
         words = self._words_of(request)
@@ -159,6 +168,8 @@ class Pages:
 
     async def new(self, request: Request) -> Response:
         words = self._words_of(request)
+        if self._folder.asked.is_read_only:
+            raise SpecError([words("page_read_only")])
         fields = list(orders.form_fields(Texts(words.lang)))
         names = orders.workload_names()
         return self._framed(request, "new", words("page_new"), fields=fields, workloads=names)
@@ -199,7 +210,8 @@ class Pages:
     async def plan(self, request: Request) -> Response:
         words = orders.words_of(await self._form_of(request))
         asked = [*words, "--dry-run", f"--lang={self._words_of(request).lang}"]
-        return JSONResponse({"text": await asyncio.to_thread(orders.finished, asked)})
+        text = await asyncio.to_thread(orders.finished, asked)
+        return JSONResponse({"text": f"{shlex.join(['trainlab', *words])}\n\n{text}"})
 
     async def start(self, request: Request) -> Response:
         words = orders.words_of(await self._form_of(request))
@@ -226,7 +238,7 @@ class Pages:
         raise KeyError(request.path_params["action"])
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        words, is_missing = self._words_of(request), not isinstance(error, TrainlabError)
+        words, is_missing = self._words_of(request), isinstance(error, KeyError | HTTPException)
         text = words("page_nothing_here") if is_missing else told(error, words.lang)
         status = 404 if is_missing else 400
         if request.method == "POST":
@@ -266,23 +278,29 @@ class Pages:
             Route("/order/{number:int}/events", self.order_events),
             Route("/static/{name}", self.static),
         ]
-        handlers: dict[Any, Any] = dict.fromkeys((TrainlabError, KeyError, 404), self.failed)
+        handlers: dict[Any, Any] = dict.fromkeys(ANSWERED, self.failed)
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._living)
 
 
 # From the command line.
 
 
-def token_of(folder: Path) -> str:
-    """Another one for each folder and each user, and the same when it is served again, so that pages that
-    are still open go on."""
-    path = private_folder("page") / "secret"
-    if not path.exists():
-        with replacing(path) as part:
-            part.chmod(0o600)
-            part.write_text(secrets.token_hex(32), encoding="utf-8")
-    named = os.fsencode(folder.resolve())
-    return hmac.new(path.read_bytes(), named, hashlib.sha256).hexdigest()[:32]
+def token_file_of(folder: Path) -> Path:
+    """Where the token of a folder is while it is served."""
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+    return private_folder("page") / f"{name}.token"
+
+
+def token_in(path: Path) -> str:
+    """A new one; that of a server that was killed, so that pages that are still open go on."""
+    with suppress(OSError):
+        if len(kept := private(path).read_text(encoding="ascii")) == TOKEN_LENGTH:
+            return kept
+    token = secrets.token_hex(TOKEN_LENGTH // 2)
+    with replacing(path) as part:
+        part.chmod(0o600)
+        part.write_text(token, encoding="ascii")
+    return token
 
 
 def listening(asked: Asked) -> socket.socket:
@@ -310,7 +328,10 @@ def listening(asked: Asked) -> socket.socket:
 def serve(asked: Asked, warn: Callable[[str], None]) -> None:
     """Serves until Ctrl-C, after a line with the address; `warn` is given a key of the words where others
     can reach it."""
-    own, token = listening(asked), token_of(asked.folder)
+    # A module in the folder must not stand in for an installed one, for what reads or what is started.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    token_file = token_file_of(asked.folder)
+    own, token = listening(asked), token_in(token_file)
     port = own.getsockname()[1]
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
@@ -320,8 +341,7 @@ def serve(asked: Asked, warn: Callable[[str], None]) -> None:
     if not is_loopback(asked.host):
         warn("page_open_to_others")
     if asked.is_opened:
-        with suppress(webbrowser.Error):
-            webbrowser.open(address)
+        threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
     config = uvicorn.Config(
         Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
         log_level="error",
@@ -334,3 +354,16 @@ def serve(asked: Asked, warn: Callable[[str], None]) -> None:
         ws="none",
     )
     uvicorn.Server(config).run(sockets=[own])
+    # Whoever listens here next learns nothing from a page that is still open.
+    token_file.unlink(missing_ok=True)
+
+
+def _open_browser(address: str, token_file: Path) -> None:
+    """By a file that only this user can read: others see the words of a browser's command."""
+    page = token_file.with_suffix(".html")
+    text = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0;url={address}">'
+    with suppress(OSError, TrainlabError, webbrowser.Error):
+        with replacing(page) as part:
+            part.chmod(0o600)
+            part.write_text(text, encoding="utf-8")
+        webbrowser.open(page.as_uri())

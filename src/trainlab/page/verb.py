@@ -1,5 +1,6 @@
 """trainlab page: a folder of runs in a browser."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ from trainlab.cli.options import Verb, option, word
 from trainlab.cli.output import say
 from trainlab.errors import RecordError
 from trainlab.extras import check_extra
+from trainlab.machine.processes import end_with_parent
+from trainlab.record.files import make_folder
+from trainlab.record.run_folder import RUNS
 
 
 class PageVerb(Verb):
@@ -19,7 +23,7 @@ class PageVerb(Verb):
     trainlab page runs/mnist-lab-2026-01-31T10-15-00
     """
 
-    folder: Path = word("FOLDER", default=Path("runs"))
+    folder: Path = word("FOLDER", default=RUNS)
     """A run folder, or a folder of run folders."""
     runs: Path | None = option("RUNS")
     """Where the runs of hand-ins are, for the page of a class; not given: FOLDER."""
@@ -42,6 +46,8 @@ class PageVerb(Verb):
         from trainlab.page.folder import Asked
         from trainlab.page.server import serve
 
+        if self.folder == RUNS:
+            make_folder(RUNS)
         if not self.folder.is_dir():
             raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
         asked = Asked(
@@ -54,5 +60,7 @@ class PageVerb(Verb):
             runs=self.runs,
             place="/newest" if self.newest else "/",
         )
+        if self.newest:
+            end_with_parent(signal.SIGTERM)  # opened beside a run, it ends with it
         console = Console(stderr=True)
         serve(asked, lambda key: say(console, self.words(key)))

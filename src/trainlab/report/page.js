@@ -101,12 +101,17 @@
       const next = now === "none" ? (isNumber ? "descending" : "ascending")
         : (now === "ascending" ? "descending" : "ascending");
       headings.forEach((other) => other.setAttribute("aria-sort", other === heading ? next : "none"));
-      const sign = next === "ascending" ? 1 : -1;
+      sort();
+    }));
+    const sort = () => {
+      const column = headings.findIndex((heading) => heading.getAttribute("aria-sort") !== "none");
+      if (column < 0) return;
+      const sign = headings[column].getAttribute("aria-sort") === "ascending" ? 1 : -1;
       const rows = Array.from(body.rows).map((row, place) => [keyOf(row, column), place, row]);
       rows.sort((a, b) => sign * compare(a[0], b[0]) || a[1] - b[1]);
-      rows.forEach((entry) => body.appendChild(entry[2]));
+      if (rows.some((entry, place) => entry[1] !== place)) rows.forEach((entry) => body.appendChild(entry[2]));
       fold();
-    }));
+    };
     const box = table.closest(".tablebox");
     const unfold = box.querySelector("button.unfold");
     const setUnfolded = (open) => {
@@ -115,13 +120,16 @@
     };
     if (unfold) unfold.addEventListener("click", () => setUnfolded(!table.classList.contains("unfolded")));
     const input = box.querySelector("input[type=search]");
-    if (input) input.addEventListener("input", () => {
-      const wanted = input.value.trim().toLowerCase();
+    const filter = () => {
+      const wanted = input ? input.value.trim().toLowerCase() : "";
       Array.from(body.rows).forEach((row) => {
         row.classList.toggle("filtered", wanted !== "" && !row.textContent.toLowerCase().includes(wanted));
       });
-      setUnfolded(wanted !== "");
-    });
+      setUnfolded(wanted !== "" || table.classList.contains("unfolded"));
+    };
+    if (input) input.addEventListener("input", () => { if (!input.value.trim()) setUnfolded(false); filter(); });
+    /* A page that is served puts other rows in: they are filtered and sorted as those before. */
+    table.settle = () => { sort(); filter(); };
   };
 
   /* A page that is served puts pieces in their places later. */

@@ -231,7 +231,7 @@ def _submission(path: Path, folder: Path, known: Mapping[str, Path]) -> Submissi
         if path.is_dir():
             files = sorted(chain((path / "report").glob("*"), path.glob("*")))
         reports = [read_report(f) for f in files if f.suffix.lower() in FORMATS and f.is_file()]
-        reports = [report for report in reports if report.origin is not None or files == [path]]
+        reports = [report for report in reports if report.is_ours or files == [path]]
         one = _identified(one, path, reports)
         run = path if _is_run(path) else known.get(one.records)
         if run is not None and one.state != "cut_off":
