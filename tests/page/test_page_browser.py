@@ -105,7 +105,7 @@ def test_a_study_is_started_watched_and_stays_as_its_report(browser: Any, tmp_pa
         # It grows: first a trial that ended, then an answer so far, with what is still to come.
         page.wait_for_selector("#learning .chart svg")
         visitor.wait_for("so far", "#answer h2")
-        assert "still to end" in page.inner_text("#header")
+        assert "under way" in page.inner_text("#header")
         assert "Not finished" in page.inner_text("#answer")
         counted = page.inner_text("#status")
         page.wait_for_function(

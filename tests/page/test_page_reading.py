@@ -13,10 +13,12 @@ import pytest
 from serving import serving
 
 from fabricate import Fabricated, made_study
+from trainlab.errors import RecordError, WorkloadError
+from trainlab.execute.planned_run import check_resumable, code_of
 from trainlab.page import live, reading
 from trainlab.page.live import LiveRun, RunList
 from trainlab.page.reading import NICENESS, Reader
-from trainlab.page.runs import listed
+from trainlab.page.runs import find_runs, listed
 
 WAIT_S = 60.0
 
@@ -122,3 +124,40 @@ def test_the_frame_comes_before_anything_is_read(tmp_path: Path) -> None:
         _, text, _ = served.ask(f"/run/{one}")
         assert "Reading the records" in text
         assert "vega.js" in text
+
+
+def test_no_command_of_a_run_that_somebody_else_has_made_is_started(tmp_path: Path) -> None:
+    run = Fabricated().write(tmp_path / "run", made_study(vary={"lr": (0.1, 0.01)}))
+    record = run.study()
+    run.write_study(
+        record.model_copy(update={"command": "trainlab run /x/evil.py:workload --seeds 2"})
+    )
+    with pytest.raises(RecordError, match="you have not started this run from here"):
+        reading.settling_command(str(run.path), 0)
+    following = reading.report_parts(str(run.path), "x", "en", False, False)[-1].html
+    assert "button" not in following
+    # A file alone is code, too; so is what its trials name in place of their study.
+    run.write_study(record.model_copy(update={"study": {**record.study, "workload": "/x/evil.py"}}))
+    assert code_of(run) == "/x/evil.py"
+    with pytest.raises(WorkloadError, match="has trials of tiny"):
+        check_resumable(run, run.study(), allow_changed=False, is_trusted=True)
+
+
+def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    run = Fabricated().write(tmp_path / "run", made_study())
+    os.mkfifo(run.path / "diagnosis.json")
+    with pytest.raises(RecordError, match=r"diagnosis\.json: is a link or a pipe"):
+        reading.checked_folder(str(run.path))
+
+
+def test_one_folder_that_makes_no_sense_leaves_the_list_whole(tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "sound", made_study())
+    for name, text in (("deep", "[" * 200_000), ("odd", '{"name": "\\ud800", "study": 3}')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "study.json").write_text(text)
+    (tmp_path / "bad\udcff").mkdir()
+    (tmp_path / "bad\udcff" / "study.json").write_text("{}")
+    rows = RunList("en")
+    rows.refresh([listed(tmp_path, path) for path in find_runs(tmp_path)])
+    assert len(rows.parts) == 5
+    assert "".join(part.html for part in rows.parts).encode()

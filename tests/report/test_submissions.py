@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import copytree
@@ -221,3 +222,19 @@ def test_json_and_the_exit_code_say_whether_something_was_changed(
     assert done.code == 1
     assert "姓名被改：Cem → Don" in done.stdout
     assert called("class", tmp_path / "a.html").code == called("class", tmp_path / "no").code == 2
+
+
+def test_a_file_that_was_made_to_take_for_ever_is_read_at_once() -> None:
+    from trainlab.report.handed_in import html_lines, origin_in
+
+    begun = time.monotonic()
+    for opening in (
+        '<script id="handed-in">',
+        '<script id="handed-in"',
+        '<div class="own">',
+        "<style",
+    ):
+        assert origin_in(opening.encode() * 40_000) is None
+        html_lines(opening.encode() * 40_000)
+    assert origin_in(b"\nstream\n" * 100_000) is None
+    assert time.monotonic() - begun < 20

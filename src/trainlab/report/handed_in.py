@@ -31,25 +31,26 @@ from trainlab.report.writing import document_of
 from trainlab.words import LANGUAGES, Words
 
 ORIGIN_COMMENT = re.compile(rb"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
-ORIGIN_SCRIPT = re.compile(r'<script id="handed-in"[^>]*>(.*?)</script>', re.DOTALL)
-PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
-CHARTS = re.compile(r'<script id="charts"[^>]*>(.*?)</script>', re.DOTALL)
+ORIGIN_SCRIPT = re.compile(r'<(script) id="handed-in"[^>]{0,99}>')
+PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n")
+CHARTS = re.compile(r'<(script) id="charts"[^>]{0,99}>')
 CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
-OWN = re.compile(r'<div class="own">(<p class="own-label">.*?</p>)(.*?)</div>', re.DOTALL)
-UNSEEN = re.compile(r"<(script|style|title)\b.*?</\1>", re.DOTALL)
-FIELD = re.compile(r"<t[dh]\b[^>]*>")
-LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^>]*>")
+OWN = re.compile(r'<(div) class="own">')
+UNSEEN = re.compile(r"<(script|style|title)\b")
+FIELD = re.compile(r"<t[dh]\b[^<>]*>")
+LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
     r"[0-9a-f]{32,}|(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"
     r"|[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+|\S"
 )
 """A digest, a number with its sign and unit, a Chinese character, a word, or a sign by itself."""
-LONGEST_ORIGIN = 16 << 20
-"""Bytes of a stream of a PDF that are unpacked: what says how it was written is far smaller."""
+LONGEST_ORIGIN, MOST_UNPACKED = 4 << 20, 256 << 20
+"""Bytes of a stream of a PDF that are unpacked, where what says how it was written is far smaller; of all
+streams together."""
 ENDS = {".html": b"</html>", ".md": b"-->", ".pdf": b"%%EOF"}
 """What stands in the last bytes of a report that is whole."""
-LAST_BYTES, FIRST_LINES = 4096, 12
+LAST_BYTES, FIRST_LINES, PDF_S = 4096, 12, 60.0
 
 Lines = tuple[list[str], list[str]]
 """What trainlab wrote in a report, and what its author did, as far as the format tells them apart."""
@@ -57,28 +58,61 @@ Lines = tuple[list[str], list[str]]
 
 def origin_in(content: bytes) -> Origin | None:
     """What the report says about how it was written; None where it says nothing."""
-    # In a script of HTML, a comment of Markdown, or a stream of a PDF.
-    candidates: list[str | bytes] = [*ORIGIN_SCRIPT.findall(content.decode("utf-8", "replace"))]
-    for text in ORIGIN_COMMENT.findall(content):
-        with suppress(ValueError):  # cut off, or edited
-            candidates.append(base64.b64decode(text))
-    for stream in PDF_STREAM.findall(content):
-        candidates.append(stream)
-        with suppress(zlib.error):  # compressed where the file was saved again
-            candidates.append(zlib.decompressobj().decompress(stream, LONGEST_ORIGIN))
-    for candidate in candidates:
+    for candidate in _candidates(content):
         with suppress(ValueError):
             return TypeAdapter(Origin).validate_json(candidate)
     return None
 
 
+def _candidates(content: bytes) -> Iterator[str | bytes]:
+    """In a script of HTML, a comment of Markdown, or a stream of a PDF."""
+    scripts = list[str]()
+    _without(ORIGIN_SCRIPT, content.decode("utf-8", "replace"), scripts)
+    yield from scripts
+    for text in ORIGIN_COMMENT.findall(content):
+        with suppress(ValueError):  # cut off, or edited
+            yield base64.b64decode(text)
+    left = MOST_UNPACKED
+    for found in PDF_STREAM.finditer(content):
+        if (end := content.find(b"endstream", found.end())) < 0 or not left:
+            return
+        stream = content[found.end() : end]
+        yield stream
+        with suppress(zlib.error):  # compressed where the file was saved again
+            unpacked = zlib.decompressobj().decompress(stream, min(left, LONGEST_ORIGIN))
+            left -= len(unpacked)
+            yield unpacked
+
+
+def _without(
+    opening: re.Pattern[str],
+    page: str,
+    inside: list[str],
+    keep: Callable[[str], str] = lambda _: "",
+) -> str:
+    """The page with what is kept of such elements in their place; what is in them is added to `inside`.
+    Whatever the page, each character is looked at once: an element that is not closed ends the search."""
+    kept, place = list[str](), 0
+    while found := opening.search(page, place):
+        closing = f"</{found[1]}>"
+        end = page.find(closing, found.end())
+        if end < 0:
+            break
+        inside.append(page[found.end() : end])
+        kept += [page[place : found.start()], keep(inside[-1])]
+        place = end + len(closing)
+    return "".join([*kept, page[place:]])
+
+
 def html_lines(content: bytes) -> Lines:
     """The visible lines of a page, a row of a table each on one, and its charts' data."""
-    page = content.decode("utf-8", "replace")
-    charts = "\n".join(CHARTS.findall(page)).replace('},"chart-', '},\n"chart-').splitlines()
+    page, specs, own = content.decode("utf-8", "replace"), list[str](), list[str]()
+    _without(CHARTS, page, specs)
+    charts = "\n".join(specs).replace('},"chart-', '},\n"chart-').splitlines()
     # Whose text it is trainlab wrote.
-    told = [*_visible_lines(UNSEEN.sub("", OWN.sub(r"\1", page))), *charts]
-    return told, [*_visible_lines("\n".join(own for _, own in OWN.findall(page)))]
+    shown = _without(OWN, page, own, lambda inner: inner.partition("</p>")[0] + "</p>")
+    told = [*_visible_lines(_without(UNSEEN, shown, [])), *charts]
+    return told, [*_visible_lines("\n".join(inner.partition("</p>")[2] for inner in own))]
 
 
 def _visible_lines(page: str) -> Iterator[str]:
@@ -86,7 +120,7 @@ def _visible_lines(page: str) -> Iterator[str]:
     page = FIELD.sub(" | ", " ".join(page.split()))
     # A mark stands apart from the sentence after it.
     for line in LINE_END.sub("\n", page).replace("</span>", " ").splitlines():
-        text = unescape(re.sub(r"<[^>]*>", "", line))
+        text = unescape(re.sub(r"<[^<>]*>", "", line))
         if told := " ".join(text.split()).removeprefix("| "):
             yield told
 
@@ -107,13 +141,15 @@ def markdown_lines(content: bytes) -> Lines:
 
 
 def pdf_lines(content: bytes) -> Lines | None:
-    """The words of all pages as lines; None without poppler's pdftotext."""
+    """The words of all pages as lines; None without poppler's pdftotext, or where it takes too long."""
     program = shutil.which("pdftotext")
     if program is None:
         return None
-    done = subprocess.run(
-        [program, "-layout", "-", "-"], input=content, capture_output=True, check=False
-    )
+    asked = [program, "-layout", "-", "-"]
+    try:
+        done = subprocess.run(asked, input=content, capture_output=True, check=False, timeout=PDF_S)
+    except subprocess.TimeoutExpired:
+        return None
     lines = (" ".join(line.split()) for line in done.stdout.decode("utf-8", "replace").splitlines())
     return [line for line in lines if line], []
 
