@@ -65,9 +65,10 @@ def test_a_time_that_is_not_known_well_says_by_how_much_and_why() -> None:
     others, stolen = (
         QUIET.model_copy(update=load) for load in ({"others_cores": 1.5}, {"stolen_cores": 0.4})
     )
+    drift, back = ({"step_ms": [10.0] * 10 + [ms] * 20} for ms in (11.2, 8.8))
     for told, changes in (
         ("processes differ by 22%", {}),
-        ("steps drift by +12%", {"step_ms": [10.0] * 10 + [11.2] * 20}),
+        ("steps drift by +12%", drift),
         ("used 1.5 cores", {"load": others}),
         ("took 0.4 cores", {"load": stolen}),
     ):
@@ -78,6 +79,11 @@ def test_a_time_that_is_not_known_well_says_by_how_much_and_why() -> None:
         off_by = math.expm1(4.3027 * 0.0994 * math.sqrt(2 / 3))
         assert unstable.off_by == pytest.approx(off_by, rel=1e-3)
         assert told in words.warning(unstable.reason, unstable.value)
+    # What only some processes do no warm-up mends.
+    records = [record([10.0] * 9).model_copy(update=change) for change in (drift, back, {})]
+    unstable = summarise(records, [10.0, 11.0, 12.2]).unstable
+    assert unstable is not None
+    assert "speed changes by 12%" in words.warning(unstable.reason, unstable.value)
     # Symptoms alone are no reason to doubt a time that is known well.
     noisy = [record([10.0, 20.0, 10.0] * 5, load=others) for _ in range(3)]
     assert summarise(noisy, [10.0, 10.1, 10.2]).unstable is None

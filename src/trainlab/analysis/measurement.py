@@ -36,7 +36,7 @@ HOST_SHARE = 0.85
 """Of the time of a step, from which on the host is what limits it: a GPU's queue holds a thousand pieces of
 work, so that where the GPU is the limit the host is done long before it."""
 
-Reason = Literal["processes_differ", "steps_drift", "others_busy", "stolen"]
+Reason = Literal["processes_differ", "steps_drift", "speed_varies", "others_busy", "stolen"]
 Noise = tuple[float, float]
 """The variance of the log of a time between processes, and its degrees of freedom."""
 
@@ -285,8 +285,11 @@ def _instability(
         return Instability(off_by, "others_busy", others)
     if stolen > STOLEN_LIMIT_CORES:
         return Instability(off_by, "stolen", stolen)
-    if abs(drift := max(drifts, key=abs)) > DRIFT_LIMIT:
+    # What all processes do is theirs, and passes; what some do is the machine's.
+    if abs(drift := statistics.median(drifts)) > DRIFT_LIMIT:
         return Instability(off_by, "steps_drift", drift)
+    if (change := max(map(abs, drifts))) > DRIFT_LIMIT:
+        return Instability(off_by, "speed_varies", change)
     return Instability(off_by, "processes_differ", max(process_ms) / min(process_ms) - 1)
 
 

@@ -21,13 +21,13 @@ from trainlab.page.live import (
     LOOK_SHARE,
     POLL_S,
     Followed,
-    LiveOrder,
+    StartedCommand,
     LiveRun,
     ReadOnce,
     RunList,
     told,
 )
-from trainlab.page.reading import Reader, Summary
+from trainlab.page.reading import Reader, Outcome
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
 from trainlab.words import LANGUAGES
@@ -39,7 +39,7 @@ LIST_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Asked:
+class PageOptions:
     """How a folder is to be served."""
 
     folder: Path
@@ -59,11 +59,11 @@ class Asked:
 class ServedFolder:
     """What is served of one folder."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: PageOptions) -> None:
         self.asked, self.path = asked, asked.folder.resolve()
         self.reader = Reader()
         self.runs: dict[str, ListedRun] = {}
-        self.orders: list[orders.Order] = []
+        self.orders: list[orders.Command] = []
         self._feeds: dict[tuple[object, ...], Feed] = {}
         self._unread: set[str] = set()
         self._not_before: dict[str, float] = {}
@@ -95,7 +95,7 @@ class ServedFolder:
             for one in [*self.runs.values()]:
                 mark, summary = kept.get(one.id, ([], None))
                 if one.mark == tuple(mark) and summary is not None:
-                    self.runs[one.id] = replace(one, summary=Summary(**summary))
+                    self.runs[one.id] = replace(one, summary=Outcome(**summary))
                     self._unread.discard(one.id)
 
     def _keep(self) -> None:
@@ -139,7 +139,7 @@ class ServedFolder:
             try:
                 summary = await self.reader.call_later(reading.summary_of, str(one.path))
             except Exception as error:  # noqa: BLE001  told in its place
-                summary = Summary("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
+                summary = Outcome("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
             self.runs[one.id] = replace(one, summary=summary)
             if summary.state == "running":
                 now = time.monotonic()
@@ -192,7 +192,7 @@ class ServedFolder:
             raise KeyError(number)
         order = self.orders[number]
         run = run_id(self.path, order.run)
-        return self.feed(("order", number, lang), lambda: LiveOrder(order, run, lang))
+        return self.feed(("order", number, lang), lambda: StartedCommand(order, run, lang))
 
     def read_feed(self, key: tuple[object, ...], *, again: bool = False) -> Feed:
         """`("class", lang)`, or `("compare", lang, run, run, …)`; KeyError where there is no such run.

@@ -8,7 +8,7 @@ from typing import Any
 from trainlab.errors import TrainlabError
 from trainlab.page import reading
 from trainlab.page.feed import Feed
-from trainlab.page.orders import Order
+from trainlab.page.orders import Command
 from trainlab.page.reading import Look, Reader, pieces
 from trainlab.page.runs import ListedRun, mark_of
 from trainlab.report.html import Part
@@ -145,10 +145,10 @@ class ReadOnce(Followed):
         self.show(parts, [part.id for part in parts])
 
 
-class LiveOrder(Followed):
+class StartedCommand(Followed):
     """A command that was started from the page, until its run is there."""
 
-    def __init__(self, order: Order, run_id: str, lang: str) -> None:
+    def __init__(self, order: Command, run_id: str, lang: str) -> None:
         super().__init__()
         self._order, self._run_id, self._words = order, run_id, Words(lang)
 

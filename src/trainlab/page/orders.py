@@ -31,7 +31,7 @@ TAIL_BYTES = 20_000
 
 
 @dataclass
-class Order:
+class Command:
     """A command that was started, what it prints, and the run folder that it makes."""
 
     words: tuple[str, ...]
@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
 
 
-def started(words: Sequence[str], logs: Path, run: Path) -> Order:
+def started(words: Sequence[str], logs: Path, run: Path) -> Command:
     """Starts a command in a session of its own: neither the page's end nor its Ctrl-C reaches it."""
     make_folder(logs)
     log = logs / f"{time.time_ns()}.log"
@@ -94,7 +94,7 @@ def started(words: Sequence[str], logs: Path, run: Path) -> Order:
             start_new_session=True,
             env=environment(),
         )
-    return Order(tuple(words), process, log, run)
+    return Command(tuple(words), process, log, run)
 
 
 def finished(words: Sequence[str]) -> str:

@@ -357,7 +357,7 @@ def _tail(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Outcome:
     """What the list of runs says of one beyond what was asked."""
 
     state: str
@@ -375,7 +375,7 @@ class Summary:
     machine: str = ""
 
 
-def summary_of(path: str) -> Summary:
+def summary_of(path: str) -> Outcome:
     """Of one run; what cannot be read is said in place of its answer."""
     try:
         run = checked_folder(path)
@@ -386,9 +386,9 @@ def summary_of(path: str) -> Summary:
             str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
         )
         told = {lang: error_line(text, lang)[:LONGEST_ANSWER] for lang in LANGUAGES}
-        return Summary("damaged", 0, 0, told)
+        return Outcome("damaged", 0, 0, told)
     ended = sum(trial.is_finished for trial in progress.trials.values())
-    summary = Summary(state_of(progress), ended, len(progress.trials), {})
+    summary = Outcome(state_of(progress), ended, len(progress.trials), {})
     with suppress(Exception):
         summary = replace(summary, **_results(evidence))
     return replace(summary, answer=_answers(evidence))

@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from trainlab.page.reading import Summary
+from trainlab.page.reading import Outcome
 from trainlab.spec.base import plain
 
 DEEPEST = 3
@@ -35,7 +35,7 @@ class ListedRun:
     created: str
     mark: tuple[int, ...]
     """Another one where its records may have changed."""
-    summary: Summary | None = None
+    summary: Outcome | None = None
 
     @property
     def begun_s(self) -> float:

@@ -35,7 +35,7 @@ from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.machine.host import private, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
-from trainlab.page.folder import Asked, ServedFolder
+from trainlab.page.folder import PageOptions, ServedFolder
 from trainlab.page.guard import MOST_BODY_BYTES, Guard, is_loopback
 from trainlab.page.live import told
 from trainlab.page.reading import pieces, templates
@@ -303,7 +303,7 @@ def token_in(path: Path) -> str:
     return token
 
 
-def listening(asked: Asked) -> socket.socket:
+def listening(asked: PageOptions) -> socket.socket:
     """A socket that listens; SpecError where none is to be had."""
     ports = [asked.port] if asked.port is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
     family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
@@ -325,7 +325,7 @@ def listening(asked: Asked) -> socket.socket:
     )
 
 
-def serve(asked: Asked, warn: Callable[[str], None]) -> None:
+def serve(asked: PageOptions, warn: Callable[[str], None]) -> None:
     """Serves until Ctrl-C, after a line with the address; `warn` is given a key of the words where others
     can reach it."""
     # A module in the folder must not stand in for an installed one, for what reads or what is started.

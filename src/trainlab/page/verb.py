@@ -43,14 +43,14 @@ class PageVerb(Verb):
     def __call__(self) -> None:
         for package in ("starlette", "uvicorn", "jinja2", "vl_convert"):
             check_extra(package, "the page", "page")
-        from trainlab.page.folder import Asked
+        from trainlab.page.folder import PageOptions
         from trainlab.page.server import serve
 
         if self.folder == RUNS:
             make_folder(RUNS)
         if not self.folder.is_dir():
             raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
-        asked = Asked(
+        asked = PageOptions(
             self.folder,
             host=self.host,
             port=self.port,

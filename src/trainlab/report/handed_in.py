@@ -366,7 +366,7 @@ EDITS = (
 
 
 @dataclass(frozen=True)
-class Change:
+class Edit:
     """One thing that was edited in what trainlab wrote, wherever it was."""
 
     edit: str
@@ -377,7 +377,7 @@ class Change:
     """In which it was edited alike; none for names."""
 
 
-def changes_of(differences: Iterable[Difference]) -> list[Change]:
+def changes_of(differences: Iterable[Difference]) -> list[Edit]:
     """What was edited, word by word, the gravest first."""
     places: dict[tuple[str, str, str], dict[str, None]] = {}
     for one in differences:
@@ -395,5 +395,5 @@ def changes_of(differences: Iterable[Difference]) -> list[Change]:
         for edit, before, after in found:
             if before != after:
                 places.setdefault((edit, before, after), {})[one.section] = None
-    changes = [Change(*key, tuple(sections)) for key, sections in places.items()]
+    changes = [Edit(*key, tuple(sections)) for key, sections in places.items()]
     return sorted(changes, key=lambda change: EDITS.index(change.edit))

@@ -26,7 +26,7 @@ from trainlab.errors import RecordError, said_by
 from trainlab.record.run_folder import RunFolder, run_digests, verify
 from trainlab.report.handed_in import (
     FORMATS,
-    Change,
+    Edit,
     ReportFile,
     changes_of,
     check_report,
@@ -73,7 +73,7 @@ class Submission:
     own: tuple[str, ...] = ()
     """What its author wrote, line by line."""
     own_numbers: tuple[str, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Edit, ...] = ()
     is_only_text: bool = False
     records: str = ""
     """The digest of the records that it states; of a run folder without a report, of its own."""
@@ -307,7 +307,7 @@ def _results(evidence: Evidence) -> dict[str, Any]:
 # Showing.
 
 
-def change_text(change: Change, words: Words) -> str:
+def change_text(change: Edit, words: Words) -> str:
     """What was edited, and in which sections."""
     where = words.listed(f"“{one or words('class_top')}”" for one in change.sections)
     before, after = (
