@@ -81,4 +81,5 @@ def serving(folder: Path, *words: str, port: int = 0) -> Iterator[Served]:
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
     # Ctrl-C ends it without a word.
-    assert (process.returncode, said) in ((0, ""), (-signal.SIGKILL, said))
+    ends = (0, ""), (-signal.SIGKILL, said)
+    assert (process.returncode, said) in ends, said

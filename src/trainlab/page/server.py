@@ -339,27 +339,28 @@ def serve(asked: PageOptions, warn: Callable[[str], None]) -> None:
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}{asked.place}?token={token}"
-    sys.stdout.write(f"{address}\n")
-    sys.stdout.flush()
-    if not is_loopback(asked.host):
-        warn("page_open_to_others")
-    if asked.is_opened:
-        threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
-    config = uvicorn.Config(
-        Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        limit_concurrency=MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=MOST_BODY_BYTES,
-        http="h11",
-        ws="none",
-    )
-    # That pages are still open as it ends is no error.
-    ended = "timeout graceful shutdown exceeded"
-    getLogger("uvicorn.error").addFilter(lambda record: ended not in str(record.msg))
-    _Server(config).run(sockets=[own])
+    with suppress(KeyboardInterrupt):  # which may come before it listens
+        sys.stdout.write(f"{address}\n")
+        sys.stdout.flush()
+        if not is_loopback(asked.host):
+            warn("page_open_to_others")
+        if asked.is_opened:
+            threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
+        config = uvicorn.Config(
+            Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=MOST_BODY_BYTES,
+            http="h11",
+            ws="none",
+        )
+        # That pages are still open as it ends is no error.
+        ended = "timeout graceful shutdown exceeded"
+        getLogger("uvicorn.error").addFilter(lambda record: ended not in str(record.msg))
+        _Server(config).run(sockets=[own])
     # Whoever listens here next learns nothing from a page that is still open.
     token_file.unlink(missing_ok=True)
 
