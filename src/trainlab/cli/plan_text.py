@@ -1,6 +1,7 @@
 """A study's plan in words, before the long part begins."""
 
 import platform
+import statistics
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -91,19 +92,19 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
         fewest = words("plan_looks_fewest", number=FIRST_LOOK) if is_first else ""
         yield words("plan_looks", looks=looks if others else last, fewest=fewest)
     for one in found[:1]:
-        seeds, noise = num_seeds(one.num_seeds, words), words("plan_power")
-        if one.std is not None:
+        seeds, known, noise = num_seeds(one.num_seeds, words), one.noise, words("plan_power")
+        if known is not None and one.amounts is not None:
             noise = words(
-                "plan_noise_known" if one.num_trials is None else "plan_noise_earlier",
-                amount=_amount(one.metric, one.stds * one.std, words),
+                "plan_noise_known" if known.num_trials is None else "plan_noise_earlier",
+                amount=_range(one.metric, one.amounts, words),
                 metric=words.metric(one.metric),
-                number=one.num_trials,
+                number=known.num_trials,
             )
         yield words("plan_finds", seeds=seeds, stds=f"{one.stds:.1f}", noise=noise)
         if one.most_seeds > one.num_seeds:
             seeds, amount = num_seeds(one.most_seeds, words), ""
-            if one.std is not None:
-                most = _amount(one.metric, one.most_seeds_stds * one.std, words)
+            if one.most_seeds_amounts is not None:
+                most = _range(one.metric, one.most_seeds_amounts, words)
                 amount = words("plan_amount", amount=most)
             stds = f"{one.most_seeds_stds:.1f}"
             yield words("plan_most_seeds", seeds=seeds, stds=stds, amount=amount)
@@ -111,19 +112,27 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
 
 
 def _margin_line(one: Prospect, words: Words) -> str:
-    spread = ""
-    if one.std is not None and one.largest_std is not None:
-        std = _amount(one.metric, one.std, words)
-        verdict = words("plan_can" if one.std <= one.largest_std else "plan_cannot")
-        key = "plan_spread_known" if one.num_trials is None else "plan_spread_earlier"
-        spread = words(key, std=std, verdict=verdict)
+    spread, margin = "", one.margin or 0.0
+    if one.noise is not None and one.equivalents is not None:
+        least, most = one.equivalents
+        shown = (
+            "plan_can" if most <= margin else "plan_cannot" if least > margin else "plan_can_some"
+        )
+        key = "plan_spread_known" if one.noise.num_trials is None else "plan_spread_earlier"
+        std = _amount(one.metric, statistics.median(one.noise.stds), words)
+        spread = words(key, std=std, verdict=words(shown))
     return words(
         "plan_margin",
         metric=words.metric(one.metric),
-        margin=_amount(one.metric, one.margin or 0.0, words),
+        margin=_amount(one.metric, margin, words),
         most=_amount(one.metric, one.largest_std or 0.0, words),
         spread=spread,
     )
+
+
+def _range(metric: str, values: tuple[float, float], words: Words) -> str:
+    low, high = (_amount(metric, value, words) for value in values)
+    return high if low == high else words("size_by_pair", low=low, high=high)
 
 
 def _amount(metric: str, value: float, words: Words) -> str:
