@@ -1,7 +1,7 @@
 """What a study can show before it is run: the smallest difference its seeds find, and what they never can.
 
-The noise is that of the same settings in earlier runs on the same data, or what the study states of as large
-a training set and as many epochs; without either all is said in standard deviations of a run.
+The noise is that of the same settings in earlier runs on the same data, or what the study states of as
+large a training set and as many epochs; without either all is said in standard deviations of a run.
 """
 
 import math
