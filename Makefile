@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-slow test-cluster test-full lint check format bench gpu-check clean
+.PHONY: help install lab test test-slow test-cluster test-full lint check dist format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
@@ -17,6 +17,7 @@ help:
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
 	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
+	@echo "make dist       build the wheel and the sdist and check them"
 	@echo "make install    make .venv with everything for development"
 
 $(VENV)/.made:
@@ -64,6 +65,10 @@ lint: install
 	@$(BIN)/mypy
 
 check: lint test test-slow
+
+# ARGS="--python python3.12" fetches all that the wheel needs, for that Python.
+dist: $(VENV)/.lab
+	@$(BIN)/python scripts/check_dist.py $(ARGS)
 
 format: install
 	@$(BIN)/ruff format .
