@@ -26,15 +26,21 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Installs go through the constraints file, always: it pins the torch we test with. Of its thousands of
-# modules only those that a lab imports are compiled, by importing them: that takes a third of the time.
-USED := torch._dynamo, torch.utils.tensorboard, pyarrow.parquet, scipy.stats, trainlab.execute.worker, \
-	trainlab.cli.run_verbs, trainlab.cli.live_progress, trainlab.cli.run_summary, trainlab.lab, trainlab.report.writing
+# Installs go through the constraints file, always: it pins the torch we test with. What is large is installed two at
+# a time. Of its thousands of modules only those that a lab imports are compiled, by importing them: that takes a
+# third of the time.
+INSTALL := $(PIP) install --no-warn-conflicts --no-compile --constraint constraints.txt
+LARGE := pandas pyarrow scipy tensorboard typst vl-convert-python
+COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c
+USED := torch.utils.tensorboard, trainlab.execute.worker, trainlab.cli.run_verbs, trainlab.cli.live_progress, \
+	trainlab.cli.run_summary, trainlab.lab, trainlab.report.writing
 
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[page]'
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import $(USED)'
+	@$(INSTALL) --no-deps torch & $(INSTALL) $(LARGE) && wait $$!
+	@$(INSTALL) --editable '.[page]'
+	@$(COMPILE) 'import torch._dynamo' & $(COMPILE) 'import pyarrow.parquet, pandas, scipy.stats' && wait $$!
+	@$(COMPILE) 'import $(USED)'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.lab
