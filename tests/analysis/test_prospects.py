@@ -37,11 +37,11 @@ def test_what_is_promised_before_a_run_is_what_its_noise_delivers(tmp_path: Path
 
     study = made_study(vary={"lr": tuple(scale)}, seeds=6)
     run = Fabricated(final=final).write(tmp_path / "run", study)
-    (one,) = prospects(study, tmp_path)
+    differences = prospects(study, tmp_path)[0].first.differences
     shown = [f.detectable for f in of_kind("effect", gather(run)) if f.subject == "test/accuracy"]
-    assert one.amounts is not None
-    assert one.amounts[1] > 4 * one.amounts[0]
-    assert one.amounts == pytest.approx((min(shown), max(shown)), rel=0.25)
+    assert differences is not None
+    assert differences[1] > 4 * differences[0]
+    assert differences == pytest.approx((min(shown), max(shown)), rel=0.25)
 
 
 @pytest.mark.parametrize("name", ["mnist-lab", "fashion-lab"])
@@ -58,7 +58,7 @@ def test_a_stated_noise_is_that_of_its_own_epochs_and_size(tmp_path: Path) -> No
         spreads = {"bundled": {"epochs": 2, "train_samples": 500, "test/accuracy": 0.01}}
         settings = {"data": "bundled", "epochs": 2, "train_samples": 500, **settings}
         study = made_study(vary={"lr": (0.1, 0.2)}, seeds=5, settings=settings, spreads=spreads)
-        return prospects(study, tmp_path)[0].amounts
+        return prospects(study, tmp_path)[0].first.differences
 
     assert amounts() == (pytest.approx(0.022, rel=0.05),) * 2
     for other in (

@@ -7,8 +7,8 @@ large a training set and as many epochs; without either all is said in standard 
 import math
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec import Study
 from trainlab.spec.study import OF_SPREADS
-from trainlab.stats.contrasts import Floats, complete, critical_of, pair_rows, rows_of
-from trainlab.stats.power import NUM_DRAWS, Ability, ability
+from trainlab.stats.contrasts import complete, critical_of, pair_rows, rows_of
+from trainlab.stats.power import NUM_DRAWS, ability
 
 MOST_RUNS = 5
 """The newest earlier runs that are read."""
@@ -32,8 +32,7 @@ Range = tuple[float, float]
 """Of the pair of cells that shows most, and of the one that shows least."""
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(NamedTuple):
     """How far the runs of each cell lie apart."""
 
     stds: tuple[float, ...]
@@ -41,27 +40,28 @@ class Noise:
     """Earlier trials that it was computed from; None where the study itself states it."""
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """What the seeds of a study can show about one metric."""
+class Shown(NamedTuple):
+    """The smallest difference that so many seeds find, and the smallest margin that they can show."""
+
+    num_seeds: int
+    difference_stds: float
+    """In standard deviations of a run, as the next."""
+    margin_stds: float
+    differences: Range | None
+    """In the unit of the metric, as the next; None where the noise is not known."""
+    margins: Range | None
+
+
+class Prospect(NamedTuple):
+    """What the seeds of a study can show about one metric, with power 0.8."""
 
     metric: str
-    num_seeds: int
-    stds: float
-    """The smallest difference found with power 0.8, in standard deviations of a run."""
-    amounts: Range | None
-    """The same in the unit of the metric; None where the noise is not known."""
-    most_seeds: int
-    """Those of the last look, where seeds are added; else the same."""
-    most_seeds_stds: float
-    """The smallest difference that so many find."""
-    most_seeds_amounts: Range | None
     noise: Noise | None
     margin: float | None
-    largest_std: float | None
-    """Of runs that can be shown to be equivalent within the margin; None without one."""
-    equivalents: Range | None
-    """The smallest margins that the last look can show, by the noise that is known."""
+    """Within which cells are equivalent; None where none is stated."""
+    first: Shown
+    last: Shown
+    """Of the last look, where seeds are added; else the same."""
 
 
 def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
@@ -74,17 +74,24 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     place = {cell.id: index for index, cell in enumerate(cells)}
     rows = pair_rows([(place[p.reference.id], place[p.other.id]) for p in pairs], len(cells))
 
-    def power(num_seeds: int, stds: tuple[float, ...] = ()) -> Ability:
-        """What so many seeds show of each pair, in the unit of `stds`. All is larger where looks on the way
-        ask for higher scores at each."""
-        largest = max(stds, default=1.0)
-        relative = () if len({*stds}) < 2 else tuple(float(f"{s / largest:.2g}") for s in stds)
+    def shown(num_seeds: int, noise: Noise | None) -> Shown:
+        """All is larger where looks on the way ask for higher scores at each."""
         dearer = (
             critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
             / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
         )
-        able = ability(rows_of(rows), num_seeds, relative)
-        return Ability(*(largest * dearer * each for each in able))
+        able = ability(rows_of(rows), num_seeds)
+        stds = [dearer * float(each.max()) for each in (able.difference, able.margin)]
+        if noise is None:
+            return Shown(num_seeds, *stds, None, None)
+        largest = max(noise.stds)
+        if min(noise.stds) == largest:
+            return Shown(num_seeds, *stds, *((largest * one, largest * one) for one in stds))
+        able = ability(
+            rows_of(rows), num_seeds, tuple(float(f"{s / largest:.2g}") for s in noise.stds)
+        )
+        own = (dearer * largest * each for each in (able.difference, able.margin))
+        return Shown(num_seeds, *stds, *((float(one.min()), float(one.max())) for one in own))
 
     known = {m: Noise((s,) * len(cells), None) for m, s in _stated(study).items()}
     known |= _earlier(study, runs)
@@ -95,38 +102,12 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
         for name, margin in study.margins.items()
         if name.startswith(("test/", "train/", "val/")) and not name.endswith("sample_us")
     }
-    num_seeds = len(study.seeds)
-    most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
-    able, most_able = power(num_seeds), power(most_seeds)
-    found = []
-    for metric, margin in margins.items():
-        noise, amounts, most_amounts, equivalents = known.get(metric), None, None, None
-        if noise is not None:
-            own = power(most_seeds, noise.stds)
-            amounts = _range(power(num_seeds, noise.stds).difference, noise)
-            most_amounts, equivalents = _range(own.difference, noise), _range(own.margin, noise)
-        found.append(
-            Prospect(
-                metric,
-                num_seeds,
-                float(able.difference.max()),
-                amounts,
-                most_seeds,
-                float(most_able.difference.max()),
-                most_amounts,
-                noise,
-                margin,
-                None if margin is None else margin / float(most_able.margin.max()),
-                equivalents,
-            )
-        )
-    return tuple(found)
-
-
-def _range(of_pairs: Floats, noise: Noise) -> Range:
-    """Pairs of equally noisy cells differ by the simulation alone."""
-    largest = float(of_pairs.max())
-    return (float(of_pairs.min()) if len({*noise.stds}) > 1 else largest), largest
+    first, last = len(study.seeds), max(len(study.seeds), *study.looks, 0)
+    return tuple(
+        Prospect(name, noise, margin, shown(first, noise), shown(last, noise))
+        for name, margin in margins.items()
+        for noise in [known.get(name)]
+    )
 
 
 def _stated(study: Study) -> dict[str, float]:

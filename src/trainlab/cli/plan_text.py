@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.finding import num_seeds
-from trainlab.analysis.prospects import Prospect, expected_s, prospects
+from trainlab.analysis.prospects import Prospect, Range, expected_s, prospects
 from trainlab.lab.run_progress import duration_text
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RUNS
@@ -92,29 +92,28 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
         fewest = words("plan_looks_fewest", number=FIRST_LOOK) if is_first else ""
         yield words("plan_looks", looks=looks if others else last, fewest=fewest)
     for one in found[:1]:
-        seeds, known, noise = num_seeds(one.num_seeds, words), one.noise, words("plan_power")
-        if known is not None and one.amounts is not None:
+        (first, last), known = (one.first, one.last), one.noise
+        seeds, noise = num_seeds(first.num_seeds, words), words("plan_power")
+        if known is not None:
             noise = words(
                 "plan_noise_known" if known.num_trials is None else "plan_noise_earlier",
-                amount=_range(one.metric, one.amounts, words),
+                amount=_range(one.metric, first.differences, words),
                 metric=words.metric(one.metric),
                 number=known.num_trials,
             )
-        yield words("plan_finds", seeds=seeds, stds=f"{one.stds:.1f}", noise=noise)
-        if one.most_seeds > one.num_seeds:
-            seeds, amount = num_seeds(one.most_seeds, words), ""
-            if one.most_seeds_amounts is not None:
-                most = _range(one.metric, one.most_seeds_amounts, words)
-                amount = words("plan_amount", amount=most)
-            stds = f"{one.most_seeds_stds:.1f}"
+        yield words("plan_finds", seeds=seeds, stds=f"{first.difference_stds:.1f}", noise=noise)
+        if last.num_seeds > first.num_seeds:
+            most = _range(one.metric, last.differences, words)
+            amount = words("plan_amount", amount=most) if most else ""
+            seeds, stds = num_seeds(last.num_seeds, words), f"{last.difference_stds:.1f}"
             yield words("plan_most_seeds", seeds=seeds, stds=stds, amount=amount)
-    yield from (_margin_line(one, words) for one in found if one.margin is not None)
+    yield from (_margin_line(one, one.margin, words) for one in found if one.margin is not None)
 
 
-def _margin_line(one: Prospect, words: Words) -> str:
-    spread, margin = "", one.margin or 0.0
-    if one.noise is not None and one.equivalents is not None:
-        least, most = one.equivalents
+def _margin_line(one: Prospect, margin: float, words: Words) -> str:
+    spread = ""
+    if one.noise is not None and one.last.margins is not None:
+        least, most = one.last.margins
         shown = (
             "plan_can" if most <= margin else "plan_cannot" if least > margin else "plan_can_some"
         )
@@ -125,13 +124,13 @@ def _margin_line(one: Prospect, words: Words) -> str:
         "plan_margin",
         metric=words.metric(one.metric),
         margin=_amount(one.metric, margin, words),
-        most=_amount(one.metric, one.largest_std or 0.0, words),
+        most=_amount(one.metric, margin / one.last.margin_stds, words),
         spread=spread,
     )
 
 
-def _range(metric: str, values: tuple[float, float], words: Words) -> str:
-    low, high = (_amount(metric, value, words) for value in values)
+def _range(metric: str, values: Range | None, words: Words) -> str:
+    low, high = (_amount(metric, value, words) for value in values) if values else ("", "")
     return high if low == high else words("size_by_pair", low=low, high=high)
 
 
