@@ -47,9 +47,9 @@ class Shown(NamedTuple):
     difference_stds: float
     """In standard deviations of a run, as the next."""
     margin_stds: float
-    differences: Range | None
+    differences: Range | None = None
     """In the unit of the metric, as the next; None where the noise is not known."""
-    margins: Range | None
+    margins: Range | None = None
 
 
 class Prospect(NamedTuple):
@@ -80,18 +80,19 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
             critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
             / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
         )
-        able = ability(rows_of(rows), num_seeds)
-        stds = [dearer * float(each.max()) for each in (able.difference, able.margin)]
+        difference, margin, _ = ability(rows_of(rows), num_seeds)
+        alike = Shown(num_seeds, dearer * float(difference.max()), dearer * float(margin.max()))
         if noise is None:
-            return Shown(num_seeds, *stds, None, None)
-        largest = max(noise.stds)
-        if min(noise.stds) == largest:
-            return Shown(num_seeds, *stds, *((largest * one, largest * one) for one in stds))
-        able = ability(
-            rows_of(rows), num_seeds, tuple(float(f"{s / largest:.2g}") for s in noise.stds)
-        )
-        own = (dearer * largest * each for each in (able.difference, able.margin))
-        return Shown(num_seeds, *stds, *((float(one.min()), float(one.max())) for one in own))
+            return alike
+        scale = max(noise.stds)
+        found, equal = (scale * alike.difference_stds,) * 2, (scale * alike.margin_stds,) * 2
+        if min(noise.stds) < scale:
+            relative = tuple(float(f"{std / scale:.2g}") for std in noise.stds)
+            difference, margin, _ = ability(rows_of(rows), num_seeds, relative)
+            scale *= dearer
+            found = scale * float(difference.min()), scale * float(difference.max())
+            equal = scale * float(margin.min()), scale * float(margin.max())
+        return alike._replace(differences=found, margins=equal)
 
     known = {m: Noise((s,) * len(cells), None) for m, s in _stated(study).items()}
     known |= _earlier(study, runs)

@@ -86,13 +86,13 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
         return
     found = prospects(study, RUNS)
     if study.looks:
-        *others, last = map(str, study.looks)
-        looks = words("name_and", first=words("list_names").join(others), last=last)
+        *others, final = map(str, study.looks)
+        looks = words("name_and", first=words("list_names").join(others), last=final)
         is_first = study.looks[0] == FIRST_LOOK
         fewest = words("plan_looks_fewest", number=FIRST_LOOK) if is_first else ""
-        yield words("plan_looks", looks=looks if others else last, fewest=fewest)
+        yield words("plan_looks", looks=looks if others else final, fewest=fewest)
     for one in found[:1]:
-        (first, last), known = (one.first, one.last), one.noise
+        first, last, known = one.first, one.last, one.noise
         seeds, noise = num_seeds(first.num_seeds, words), words("plan_power")
         if known is not None:
             noise = words(
