@@ -659,7 +659,7 @@ class _Writer:
             if one.num_wide and cost is not None and self.evidence.diagnosis is None:
                 command = self.command(f"--cost-budget {one.minutes}m", BUDGET_OPTIONS)
                 text, is_short = one.fill(words, "open_ratios"), one.minutes <= MOST_MINUTES
-                minutes = self.minutes(cost=60 * one.minutes / cost.budget_s)
+                minutes = self.minutes() + one.minutes - cost.budget_s / 60
                 yield self.open(text, "method", command if is_short else None, minutes)
 
     def open(
