@@ -1,0 +1,27 @@
+"""What MkDocs is told beside mkdocs.yml: files that the docs link to and that lie outside of docs/ are pages, too."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = [
+    ROOT / "benchmarks/README.md",
+    *sorted(path for path in (ROOT / "examples").iterdir() if path.is_file()),
+]
+
+
+def on_files(files: Files, config: Any) -> None:
+    """In the site they lie where they lie in the repository, without `docs/` above the others."""
+    for path in OUTSIDE:
+        name = path.relative_to(ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links between the two trees, one level nearer; GitHub's notes as quotations."""
+    up = "../" * page.file.src_uri.count("/")
+    nearer = re.sub(rf"\]\({re.escape(up)}\.\./(examples|benchmarks)/", rf"]({up}\1/", markdown)
+    return nearer.replace("](../docs/", "](../").replace("> [!NOTE]\n", "> **Note:**\n")
