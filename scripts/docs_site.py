@@ -1,4 +1,4 @@
-"""What MkDocs is told beside mkdocs.yml: files that the docs link to and that lie outside of docs/ are pages, too."""
+"""A hook of MkDocs: what the docs link to outside of docs/ (examples, benchmarks) is in the site, too."""
 
 import re
 from pathlib import Path

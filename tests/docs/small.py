@@ -17,7 +17,7 @@ SEEDS = ("--seeds", "2")
 
 NOT_RUN_BECAUSE: Mapping[str, str] = {
     "it installs packages or runs all tests: make says what it would do": """
-        make test; make install; make check; make format; make test-full; make bench""",
+        make test; make install; make check; make format; make test-full; make bench; make docs""",
     "it needs a server that stays up: the options are read": """
         trainlab board 'runs/mnist-lab-…'
         trainlab page; trainlab page RUN; trainlab run mnist-lab --page
