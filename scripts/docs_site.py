@@ -25,3 +25,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     up = "../" * page.file.src_uri.count("/")
     nearer = re.sub(rf"\]\({re.escape(up)}\.\./(examples|benchmarks)/", rf"]({up}\1/", markdown)
     return nearer.replace("](../docs/", "](../").replace("> [!NOTE]\n", "> **Note:**\n")
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """What reads a page aloud, or chooses a font, goes by its language."""
+    is_chinese = page.file.src_uri.startswith("zh/")
+    return output.replace('lang="en"', 'lang="zh"', 1) if is_chinese else output

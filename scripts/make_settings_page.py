@@ -19,7 +19,8 @@ HEAD = """# All settings
 
 Look up a setting: its option, unit, default and values, whether it can be varied, and whether it changes
 what is learned. `trainlab run --help-all` shows the same in a terminal, in English or Chinese;
-`trainlab studies --schema` gives a study file's JSON schema. (Made from the code by `python scripts/make_settings_page.py`.)
+`trainlab studies --schema` gives a study file's JSON schema. The page is made from the code, by
+`python scripts/make_settings_page.py`.
 """
 RANGES = {
     None: "from 0",
