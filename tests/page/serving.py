@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -69,6 +70,7 @@ def serving(folder: Path, *words: str, port: int = 0) -> Iterator[Served]:
     process = subprocess.Popen(
         [*command, f"--port={port}", *words],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "XDG_STATE_HOME": str(folder.parent / "state")},
     )
@@ -76,6 +78,8 @@ def serving(folder: Path, *words: str, port: int = 0) -> Iterator[Served]:
     try:
         yield Served(process, process.stdout.readline().strip())
     finally:
-        process.terminate()
-        process.wait(20)
-        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    # Ctrl-C ends it without a word.
+    ends = (0, ""), (-signal.SIGKILL, said)
+    assert (process.returncode, said) in ends, said

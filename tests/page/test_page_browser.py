@@ -270,3 +270,6 @@ def test_a_page_for_showing_changes_nothing(made: Path) -> None:
         served.process.terminate()
         served.process.wait(10)
         assert time.monotonic() - begun < 10
+    # Whoever listens there next learns nothing from a page that is still open.
+    with serving(made) as again:
+        assert again.token != served.token

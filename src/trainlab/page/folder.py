@@ -21,13 +21,13 @@ from trainlab.page.live import (
     LOOK_SHARE,
     POLL_S,
     Followed,
-    StartedCommand,
     LiveRun,
     ReadOnce,
     RunList,
+    StartedCommand,
     told,
 )
-from trainlab.page.reading import Reader, Outcome
+from trainlab.page.reading import Outcome, Reader
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
 from trainlab.words import LANGUAGES

@@ -6,14 +6,17 @@ import json
 import os
 import secrets
 import shlex
+import signal
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.resources import files
+from logging import getLogger
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Any
 from urllib.parse import quote
 
@@ -336,26 +339,42 @@ def serve(asked: PageOptions, warn: Callable[[str], None]) -> None:
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}{asked.place}?token={token}"
-    sys.stdout.write(f"{address}\n")
-    sys.stdout.flush()
-    if not is_loopback(asked.host):
-        warn("page_open_to_others")
-    if asked.is_opened:
-        threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
-    config = uvicorn.Config(
-        Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=1,
-        limit_concurrency=MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=MOST_BODY_BYTES,
-        http="h11",
-        ws="none",
-    )
-    uvicorn.Server(config).run(sockets=[own])
+    with suppress(KeyboardInterrupt):  # which may come before it listens
+        sys.stdout.write(f"{address}\n")
+        sys.stdout.flush()
+        if not is_loopback(asked.host):
+            warn("page_open_to_others")
+        if asked.is_opened:
+            threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
+        config = uvicorn.Config(
+            Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            limit_concurrency=MOST_CONNECTIONS,
+            h11_max_incomplete_event_size=MOST_BODY_BYTES,
+            http="h11",
+            ws="none",
+        )
+        # That pages are still open as it ends is no error.
+        ended = "timeout graceful shutdown exceeded"
+        getLogger("uvicorn.error").addFilter(lambda record: ended not in str(record.msg))
+        _Server(config).run(sockets=[own])
     # Whoever listens here next learns nothing from a page that is still open.
     token_file.unlink(missing_ok=True)
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ctrl-C is how a page is ended: nothing is raised again once it has."""
+        before = {one: signal.signal(one, self.handle_exit) for one in (SIGINT, SIGTERM)}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
 
 
 def _open_browser(address: str, token_file: Path) -> None:
