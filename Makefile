@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-slow test-cluster test-full lint check dist format bench gpu-check clean
+.PHONY: help install lab test test-slow test-cluster test-full lint check dist docs format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench      measure what the README and docs claim about speed"
 	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
 	@echo "make dist       build the wheel and the sdist and check them"
+	@echo "make docs       the documentation as a site to read offline, in site/"
 	@echo "make install    make .venv with everything for development"
 
 $(VENV)/.made:
@@ -98,5 +99,13 @@ gpu-check: install
 	@$(BIN)/python -m benchmarks.engines --device cuda
 	@$(BIN)/python -m benchmarks.models --device cuda
 
+$(VENV)/.docs: $(VENV)/.lab
+	@$(PIP) install --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html: search works from disk too, and nothing is fetched from outside."
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
