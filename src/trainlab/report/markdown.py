@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis import document as blocks
-from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnText, Section, Table
+from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnPart, OwnText, Section, Table
 from trainlab.report.pictures import Labels, file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
@@ -24,7 +24,8 @@ def markdown_of(document: Document) -> str:
     words = Words(document.lang)
     labels = labels_of(document, words)
     parts = [f"# {escaped(document.title)}"]
-    parts += [f"**{escaped(document.byline)}**"] if document.byline else []
+    byline = [f"{label}{words('colon')}{text}" for label, text in document.byline]
+    parts += [f"**{escaped(' · '.join(byline))}**"] if byline else []
     parts.append(escaped(document.subtitle))
     for notice in document.notices:
         parts += _block(notice, words, labels)
@@ -41,6 +42,8 @@ def figure_files(document: Document) -> dict[str, bytes]:
     """Name to content of every picture the Markdown shows."""
     in_pixels = _suffix(document.lang) == "png"
     shown = picture_files(document, in_pixels=in_pixels, small_side=SMALL_SIDE)
+    for text in document.own_texts():
+        shown |= {name: picture.content for name, picture in text.pictures().items()}
     return {f"{FOLDER}/{name}": content for name, content in shown.items()}
 
 
@@ -133,12 +136,59 @@ def _caption(
 
 def _own_text(block: OwnText) -> str:
     """A quotation: what is not trainlab's is set apart on every line."""
-    pieces = [f"**{escaped(block.label)}**"]
-    for part in block.parts:
-        frame = {"heading": "**{}**", "item": "- {}"}.get(part.kind, "{}")
-        text = _fenced(part.text) if part.kind == "code" else escaped(part.text)
-        pieces.append(frame.format(text))
-    return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
+    return _quoted("\n\n".join([f"**{escaped(block.label)}**", *map(_own, block.parts)]))
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+MARKS = {"strong": "**", "emphasis": "*", "deleted": "~~", "heading": "**"}
+
+
+def _own(part: OwnPart) -> str:
+    """One part of the author's text, and those in it."""
+    match part.kind:
+        case "listing":
+            return _fenced(part.text)
+        case "equation":
+            return _fenced(part.text, "math")
+        case "formula" if "`" not in part.text:
+            return f"$`{' '.join(part.text.split())}`$"
+        case "code" | "formula":
+            return code(part.text).replace("\\|", "|")
+        case "rule" | "break":
+            return "---" if part.kind == "rule" else "<br>"
+        case "picture":
+            return f"![{escaped(part.text)}]({FOLDER}/{part.style})"
+        case "text":
+            # The blanks around it part it from what stands beside it.
+            front, back = (" " * text.startswith(" ") for text in (part.text, part.text[::-1]))
+            return front + escaped(part.text) + (back if part.text.strip() else "")
+        case "list":
+            return _own_list(part)
+        case "quote" | "item":
+            inner = "\n\n".join(map(_own, part.parts))
+            return _quoted(inner) if part.kind == "quote" else inner
+        case "table":
+            rows = [[_bars_escaped(_own(field)) for field in row.parts] for row in part.parts]
+            sides = {"right": "---:", "center": ":---:"}
+            return _lines(rows, [sides.get(field.style, "---") for field in part.parts[0].parts])
+    mark = MARKS.get(part.kind, "")
+    return mark + "".join(map(_own, part.parts)) + mark
+
+
+def _own_list(part: OwnPart) -> str:
+    items = []
+    for number, item in enumerate(part.parts, start=int(part.style or 0)):
+        sign = f"{number}. " if part.style else "- "
+        items.append(sign + _own(item).replace("\n", "\n" + " " * len(sign)))
+    return "\n".join(items)
+
+
+def _bars_escaped(text: str) -> str:
+    """A bar in code or in a formula does not end a field, either."""
+    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def _gallery(block: Gallery) -> str:

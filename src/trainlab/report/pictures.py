@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
-from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, OwnText, Table
+from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, Table
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.extras import import_extra
 from trainlab.record.files import writing
@@ -79,7 +80,8 @@ def lacks_glyphs(document: Document) -> bool:
     """Whether an author's text has characters that the bundled font does not: a rare name, an emoji."""
     tools = import_extra("fontTools.ttLib", "a report")
     known = tools.TTFont(font_folder() / REGULAR).getBestCmap()
-    own = document.byline + repr([b for b in document.all_blocks() if isinstance(b, OwnText)])
+    lines = chain(*document.byline, *(text.lines() for text in document.own_texts()))
+    own = "".join(lines)
     return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
 
 
