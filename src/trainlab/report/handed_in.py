@@ -37,7 +37,7 @@ CHARTS = re.compile(r'<(script) id="charts"[^>]{0,99}>')
 CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
 OWN = re.compile(r'<(div) class="own">')
 UNSEEN = re.compile(r"<(script|style|title)\b")
-FIELD = re.compile(r"<t[dh]\b[^<>]*>")
+FIELD = re.compile(r"<m?t[dh]\b[^<>]*>")
 LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import chain, product
 from pathlib import Path
+from textwrap import dedent
 from unicodedata import normalize
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
@@ -37,8 +38,8 @@ PARTS: dict[str, tuple[str, ...]] = {
 """In the order of a lab report, its conclusion first, with the sections of the run's report that stand in
 each, by their ids; the results have every section that no other part has."""
 
-MOST_BYTES, MOST_READ_PIXELS, DEEPEST, LONGEST_FORMULA = 5_000_000, 50_000_000, 6, 2000
-"""Of a picture's file; of a picture; lists and quotations within each other; letters of a formula."""
+MOST_BYTES, MOST_READ_PIXELS, DEEPEST, LONGEST_FORMULA = 5_000_000, 50_000_000, 8, 2000
+"""Of a picture's file; of a picture; lists, quotations and emphasis within each other; letters of a formula."""
 JPEG_QUALITY = 88
 
 Picture = OwnPicture | str
@@ -104,9 +105,9 @@ def _picture(folder: Path, address: str) -> Picture:
         return "notes_outside"
     if not path.is_file():
         return "notes_missing"
-    if path.stat().st_size > MOST_BYTES:
-        return "notes_large"
     try:
+        if path.stat().st_size > MOST_BYTES:
+            return "notes_large"
         with Image.open(path, formats=("PNG", "JPEG")) as opened:
             if opened.width * opened.height > MOST_READ_PIXELS:
                 return "notes_large"
@@ -210,13 +211,14 @@ class _Reader:
         kind, style = KINDS[node.type], str(node.attrs.get("style", "")).removeprefix("text-align:")
         if kind == "list" and node.type == "ordered_list":
             style = str(node.attrs.get("start", 1))
-        is_deeper = kind in ("list", "quote")
+        is_inline = kind in ("strong", "emphasis", "deleted")
+        is_deeper = is_inline or kind in ("list", "quote")
         if is_deeper and self.depth == DEEPEST:
             start, end = node.map or (0, 0)
-            return self._named("notes_deep", "\n".join(self.lines[start:end]), "listing")
+            text = dedent("\n".join(self.lines[start:end])) or "".join(one.content for one in node.walk())
+            return self._named("notes_deep", text, "text" if is_inline else "listing")
         self.depth += is_deeper
-        inline = kind in ("strong", "emphasis", "deleted")
-        inner = self._line(node.children) if inline else self.parts(node.children)
+        inner = self._line(node.children) if is_inline else self.parts(node.children)
         self.depth -= is_deeper
         return OwnPart(kind, parts=inner, style=style)
 
@@ -287,6 +289,7 @@ STYLES = {
     ("mathvariant", "bold-italic"): "bold",
     ("stretchy", "false"): "fixed",
     ("linethickness", "0"): "bare",
+    ("displaystyle", "true"): "display",
     ("form", "prefix"): "opening",
     ("columnalign", "left"): "left",
     ("columnalign", "right"): "right",
@@ -316,7 +319,7 @@ def _math(element: Element, depth: int = 0) -> OwnPart:
     kind = ROWS.get(tag) or OTHERS.get(tag) or tag
     is_known = kind in ("mrow", *OTHERS.values()) or ARGUMENTS.get(tag) == len(parts)
     # The package gives back as a letter what it does not understand.
-    if not is_known or depth > 3 * DEEPEST or (tag == "mi" and text[:1] in ("\\", "&", "{", "}")):
+    if not is_known or depth > 2 * DEEPEST or (tag == "mi" and text[:1] in ("\\", "&", "{", "}")):
         raise ValueError(tag)
     style = next((STYLES[one] for one in element.items() if one in STYLES), "")
     if tag == "mspace" and not style:
@@ -329,7 +332,8 @@ def _math(element: Element, depth: int = 0) -> OwnPart:
     if parts and parts[0].style == "opening":
         return OwnPart("mrow", parts=parts, style="fence")
     parts = tuple(_fenced(parts))
-    return parts[0] if len(parts) == 1 else OwnPart("mrow", parts=parts)
+    is_plain = len(parts) == 1 and not style
+    return parts[0] if is_plain else OwnPart("mrow", parts=parts, style=style)
 
 
 def _fenced(parts: Sequence[OwnPart]) -> Iterator[OwnPart]:
