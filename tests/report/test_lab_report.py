@@ -6,8 +6,8 @@ Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ from trainlab.report.lab_report import NAMED_BY, HandIn, answer_sentences, lab_r
 from trainlab.report.markdown import markdown_of
 from trainlab.report.notes import part_named, read_notes
 from trainlab.report.pdf import pdf_of
+from trainlab.report.pictures import compressed
 from trainlab.report.writing import write_report
 from trainlab.words import LANGUAGES, Words
 
@@ -155,6 +156,7 @@ def test_what_she_wrote_is_marked_as_hers_in_html_and_markdown(
         (re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S), r'<div class="own">.*?</div>'),
         (told, r"<blockquote>.*?</blockquote>"),
     ):
+        text = re.sub(r"</?(?:strong|code)>", "", text)
         hers = [quote for quote in re.findall(own, text, re.S) if "Li Hua" in quote]
         rest = re.sub(own, "", text, flags=re.S)
         assert len(hers) == 3
@@ -210,15 +212,16 @@ def test_notes_that_are_missing_or_no_text_are_told(tmp_path: Path) -> None:
 
 # trainlab check: a report is the run's, or it is said where it is not.
 
-DISCUSSION = "# Discussion\nI measured 90.20% and once 12.34 s, of $\\eta^2$.\n\n![my desk](desk.png)\n"
+DISCUSSION = (
+    "# Discussion\nI measured 90.20% and once 12.34 s, of $\\eta^2$.\n\n![my desk](desk.png)\n"
+)
 COVER = {"class_name": "二班", "teacher": "Wang", "partner": "喆, 堃", "date": "2026-11-19"}
 MEASURED = HandIn("李华", "20260001", course="AI <Systems>", notes=DISCUSSION, **COVER)
 
 
 def with_picture() -> HandIn:
-    content = BytesIO()
-    Image.effect_noise((700, 400), 40).save(content, "PNG")
-    return replace(MEASURED, pictures={"desk.png": OwnPicture(700, 400, content.getvalue())})
+    content = b64encode(compressed(Image.effect_noise((700, 400), 40), "png")).decode()
+    return replace(MEASURED, pictures={"desk.png": OwnPicture(700, 400, "png", content)})
 
 
 @pytest.fixture(scope="module")
@@ -242,10 +245,11 @@ def test_a_report_as_it_was_written_is_the_runs_and_not_another_ones(
         report = read_report(path)
         assert report.origin is not None
         # How large the picture is, not the picture: the lines around it stand where they stood.
-        assert report.origin.pictures == {"desk.png": OwnPicture(700, 400)}
+        assert report.origin.pictures == {"desk.png": OwnPicture(700, 400, "png")}
         assert "12.34" in " ".join(report.own_lines)
         if path.suffix != ".pdf":
-            assert report.shown_names == {name: getattr(MEASURED, name) for name in NAMED_BY}
+            assert report.shown_names.keys() == NAMED_BY.keys()
+            assert COVER.items() <= report.shown_names.items()
         verdict = check_report(path, gather(rich_folder))
         assert verdict.is_the_runs
         assert verdict.differences == ()
@@ -300,7 +304,9 @@ def test_a_name_on_the_cover_that_was_edited_is_told_by_its_field(
 def test_what_is_not_shown_is_said_when_the_report_is_written(
     rich_folder: RunFolder, tmp_path: Path
 ) -> None:
-    (tmp_path / "notes.md").write_text("# 结论\n\n<u>快</u>\n\n![图](http://example.invalid/a.png)\n")
+    (tmp_path / "notes.md").write_text(
+        "# 结论\n\n<u>快</u>\n\n![图](http://example.invalid/a.png)\n"
+    )
     asked = ("report", rich_folder.path, "--notes", tmp_path / "notes.md", "--out", tmp_path)
     done = called(*asked, "--class", "2", "--format", "md")
     assert done.code == 0

@@ -26,7 +26,7 @@ SOURCE = Path(trainlab.__file__).parent
 BUILT = re.compile(
     r"sample|("
     r"activity|answer|change|cold_more|cold_one|column|compared_speed|cost_of|counted|data|decided|differs|effect|"
-    r"every|factor_name|failure|file|gate|instrument|interval|lab|level|limit|limits|listed|mark|memory|"
+    r"edited|every|factor_name|failure|file|gate|instrument|interval|lab|level|limit|limits|listed|mark|memory|"
     r"metric|mode|moment|name|near|note|open|open_cost|page_column|page_state|part|phase|"
     r"quantity|reason|reducer|remedy|share_of|"
     r"script_part|script_step|script_time|seen_order|short|silent|source|start|state|status|step|"

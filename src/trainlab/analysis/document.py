@@ -217,12 +217,9 @@ Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 class OwnPicture:
     width: Pixels
     height: Pixels
-    content: Annotated[bytes, Field(max_length=0)] = field(default=b"", repr=False)
-    """PNG or JPEG. None where a report is checked: what says how it was written has the size alone."""
-
-    @property
-    def suffix(self) -> str:
-        return "jpg" if self.content.startswith(b"\xff\xd8") else "png"
+    kind: Literal["png", "jpeg"]
+    content: Annotated[str, Field(max_length=0)] = field(default="", repr=False)
+    """In base64. None where a report is checked: what says how it was written has the size alone."""
 
 
 @dataclass(frozen=True)
@@ -266,11 +263,6 @@ class OwnText:
 
     def lines(self) -> list[str]:
         return [*chain.from_iterable(part.lines() for part in self.parts)]
-
-    def pictures(self) -> dict[str, OwnPicture]:
-        """By the names of their files."""
-        inner = chain.from_iterable(part.with_inner() for part in self.parts)
-        return {part.style: part.picture for part in inner if part.picture is not None}
 
 
 Block = (

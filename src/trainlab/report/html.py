@@ -101,7 +101,6 @@ def _means(words: Words, label_of: Callable[[Any], str]) -> dict[str, Any]:
         "kind_of": lambda block: type(block).__name__,
         "svg": lambda block: _markup(block.svg),
         "base64_png": lambda picture: base64.b64encode(png_of_picture(picture)).decode(),
-        "base64_of": lambda content: base64.b64encode(content).decode(),
     }
 
 

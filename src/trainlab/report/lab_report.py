@@ -64,8 +64,13 @@ def drafted_notes(data: RunData, words: Words) -> str:
 
 
 NAMED_BY = {
-    **{"author": "lab_author", "student_id": "lab_id", "class_name": "lab_class"},
-    **{"course": "lab_course", "teacher": "lab_teacher", "partner": "lab_partner", "date": "lab_date"},
+    "author": "lab_author",
+    "student_id": "lab_id",
+    "class_name": "lab_class",
+    "course": "lab_course",
+    "teacher": "lab_teacher",
+    "partner": "lab_partner",
+    "date": "lab_date",
 }
 """What stands on the cover, and the words before each."""
 
@@ -112,7 +117,7 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
             vars(hand_in) | origin,
             ensure_ascii=False,
             sort_keys=True,
-            default=lambda picture: {"width": picture.width, "height": picture.height},
+            default=lambda picture: vars(replace(picture, content="")),
         ),
     )
 

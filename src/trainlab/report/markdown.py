@@ -5,7 +5,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis import document as blocks
-from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnPart, OwnText, Section, Table
+from trainlab.analysis.document import (
+    Block,
+    Document,
+    Gallery,
+    Listing,
+    OwnPart,
+    OwnText,
+    Section,
+    Table,
+)
 from trainlab.report.pictures import Labels, file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
@@ -42,8 +51,6 @@ def figure_files(document: Document) -> dict[str, bytes]:
     """Name to content of every picture the Markdown shows."""
     in_pixels = _suffix(document.lang) == "png"
     shown = picture_files(document, in_pixels=in_pixels, small_side=SMALL_SIDE)
-    for text in document.own_texts():
-        shown |= {name: picture.content for name, picture in text.pictures().items()}
     return {f"{FOLDER}/{name}": content for name, content in shown.items()}
 
 
@@ -143,39 +150,45 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
-MARKS = {"strong": "**", "emphasis": "*", "deleted": "~~", "heading": "**"}
+FRAMES = {
+    "strong": "**{}**",
+    "emphasis": "*{}*",
+    "deleted": "~~{}~~",
+    "heading": "**{}**",
+    "rule": "---",
+    "break": "<br>",
+}
 
 
 def _own(part: OwnPart) -> str:
     """One part of the author's text, and those in it."""
     match part.kind:
-        case "listing":
-            return _fenced(part.text)
-        case "equation":
-            return _fenced(part.text, "math")
-        case "formula" if "`" not in part.text:
-            return f"$`{' '.join(part.text.split())}`$"
+        case "listing" | "equation":
+            return _fenced(part.text, "math" if part.kind == "equation" else "")
         case "code" | "formula":
-            return code(part.text).replace("\\|", "|")
-        case "rule" | "break":
-            return "---" if part.kind == "rule" else "<br>"
+            is_math = part.kind == "formula" and "`" not in part.text
+            told = code(part.text).replace("\\|", "|")
+            return f"${told}$" if is_math else told
         case "picture":
             return f"![{escaped(part.text)}]({FOLDER}/{part.style})"
         case "text":
             # The blanks around it part it from what stands beside it.
-            front, back = (" " * text.startswith(" ") for text in (part.text, part.text[::-1]))
-            return front + escaped(part.text) + (back if part.text.strip() else "")
-        case "list":
-            return _own_list(part)
+            front, back = re.fullmatch(r"(\s*).*?(\s*)", part.text, re.S).groups()  # type: ignore[union-attr]
+            return " " * bool(front) + escaped(part.text) + " " * bool(back)
         case "quote" | "item":
             inner = "\n\n".join(map(_own, part.parts))
             return _quoted(inner) if part.kind == "quote" else inner
+        case "list":
+            return _own_list(part)
         case "table":
-            rows = [[_bars_escaped(_own(field)) for field in row.parts] for row in part.parts]
+            # A bar in code or in a formula does not end a field, either.
+            rows = [
+                [re.sub(r"(?<!\\)\|", r"\\|", _own(field)) for field in row.parts]
+                for row in part.parts
+            ]
             sides = {"right": "---:", "center": ":---:"}
             return _lines(rows, [sides.get(field.style, "---") for field in part.parts[0].parts])
-    mark = MARKS.get(part.kind, "")
-    return mark + "".join(map(_own, part.parts)) + mark
+    return FRAMES.get(part.kind, "{}").format("".join(map(_own, part.parts)))
 
 
 def _own_list(part: OwnPart) -> str:
@@ -184,11 +197,6 @@ def _own_list(part: OwnPart) -> str:
         sign = f"{number}. " if part.style else "- "
         items.append(sign + _own(item).replace("\n", "\n" + " " * len(sign)))
     return "\n".join(items)
-
-
-def _bars_escaped(text: str) -> str:
-    """A bar in code or in a formula does not end a field, either."""
-    return re.sub(r"(?<!\\)\|", r"\\|", text)
 
 
 def _gallery(block: Gallery) -> str:

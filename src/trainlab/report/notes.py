@@ -1,13 +1,14 @@
-"""Notes: what an author wrote in Markdown, by the part of the report it belongs to, and what no format shows."""
+"""Notes: what an author wrote in Markdown, as parts that every format shows, and what none of them does."""
 
+import base64
 import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import BytesIO
 from itertools import chain, product
 from pathlib import Path
 from textwrap import dedent
+from typing import Literal
 from unicodedata import normalize
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
@@ -22,6 +23,7 @@ from trainlab.analysis.document import MOST_PIXELS, OwnPart, OwnPicture
 from trainlab.errors import SpecError
 from trainlab.extras import import_extra
 from trainlab.record.files import reading
+from trainlab.report.pictures import compressed
 from trainlab.words import LANGUAGES, Words
 
 NUMBERING = re.compile(r"^[\s(第]*(?:\d+(?:\.\d+)*|[一二三四五六七八九十]+)[\s.、):节章部分]*")
@@ -39,8 +41,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 each, by their ids; the results have every section that no other part has."""
 
 MOST_BYTES, MOST_READ_PIXELS, DEEPEST, LONGEST_FORMULA = 5_000_000, 50_000_000, 8, 2000
-"""Of a picture's file; of a picture; lists, quotations and emphasis within each other; letters of a formula."""
-JPEG_QUALITY = 88
+"""Of a picture's file; of a picture; lists, quotations and emphasis in each other; letters of a formula."""
 
 Picture = OwnPicture | str
 """A picture of the notes, or the key of the words that say why it is not shown."""
@@ -76,8 +77,8 @@ def part_named(heading: str) -> str | None:
 
 
 def read_notes(path: Path) -> tuple[str, dict[str, OwnPicture], tuple[Unshown, ...]]:
-    """The text of a notes file, the pictures in it by their addresses, and what of it is not shown; SpecError
-    where it is not text."""
+    """The text of a notes file, its pictures by their addresses, and what is not shown; SpecError where it is
+    not text."""
     with reading(path):
         content = path.read_bytes()
     try:
@@ -111,15 +112,15 @@ def _picture(folder: Path, address: str) -> Picture:
         with Image.open(path, formats=("PNG", "JPEG")) as opened:
             if opened.width * opened.height > MOST_READ_PIXELS:
                 return "notes_large"
-            kind = opened.format
-            image = ImageOps.exif_transpose(opened).convert("RGB" if kind == "JPEG" else "RGBA")
+            kind: Literal["png", "jpeg"] = "jpeg" if opened.format == "JPEG" else "png"
+            image = ImageOps.exif_transpose(opened).convert("RGB" if kind == "jpeg" else "RGBA")
     except (OSError, ValueError, SyntaxError):  # what Pillow raises for a broken file
         return "notes_broken"
     image.thumbnail((MOST_PIXELS, MOST_PIXELS))
     image.info.clear()
-    content = BytesIO()
-    image.save(content, kind, quality=JPEG_QUALITY)
-    return OwnPicture(image.width, image.height, content.getvalue())
+    return OwnPicture(
+        image.width, image.height, kind, base64.b64encode(compressed(image, kind)).decode()
+    )
 
 
 def notes_of(markdown: str, picture_at: Callable[[str], Picture]) -> Notes:
@@ -155,12 +156,12 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-KINDS = {
-    **{"heading": "heading", "paragraph": "paragraph", "blockquote": "quote", "list_item": "item"},
-    **{"bullet_list": "list", "ordered_list": "list", "table": "table", "tr": "row"},
-    **{"th": "field", "td": "field", "strong": "strong", "em": "emphasis", "s": "deleted"},
-}
+KINDS = {"heading": "heading", "paragraph": "paragraph", "blockquote": "quote", "list_item": "item"}
+KINDS |= {"bullet_list": "list", "ordered_list": "list", "table": "table", "tr": "row"}
+KINDS |= {"th": "field", "td": "field", "strong": "strong", "em": "emphasis", "s": "deleted"}
 """What holds other parts, as Markdown's parser calls it and as we do."""
+LEAVES = {"fence": "listing", "code_block": "listing", "code_inline": "code", "hr": "rule"}
+INLINE = ("strong", "emphasis", "deleted")
 COMMENTS = re.compile(r"(?:<!--(?:(?!-->).)*-->\s*)+", re.S)
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 LINE_BREAK = re.compile(r"<br\s*/?>", re.I)
@@ -192,31 +193,30 @@ class _Reader:
                 yield from self.parts(node.children)
             case "text" | "softbreak" | "hardbreak":
                 yield from self._text(node)
-            case "fence" | "code_block":
-                yield OwnPart("listing", node.content.rstrip("\n"))
-            case "code_inline":
-                yield OwnPart("code", node.content)
-            case "hr":
-                yield OwnPart("rule")
             case "image":
                 yield self._shown_picture(node.content, str(node.attrs["src"]))
             case "math_block" | "math_inline" | "math_inline_double":
                 yield self._formula(node.content.strip(), node.type)
             case "html_block" | "html_inline":
                 yield from self._html(node.content.strip(), node.type)
+            case leaf if leaf in LEAVES:
+                yield OwnPart(LEAVES[leaf], node.content.rstrip("\n"))
             case _:
-                yield self._container(node)
+                yield self._container(node, KINDS[node.type])
 
-    def _container(self, node: SyntaxTreeNode) -> OwnPart:
-        kind, style = KINDS[node.type], str(node.attrs.get("style", "")).removeprefix("text-align:")
-        if kind == "list" and node.type == "ordered_list":
+    def _container(self, node: SyntaxTreeNode, kind: str) -> OwnPart:
+        style = str(node.attrs.get("style", "")).removeprefix("text-align:")
+        if node.type == "ordered_list":
             style = str(node.attrs.get("start", 1))
-        is_inline = kind in ("strong", "emphasis", "deleted")
+        is_inline = kind in INLINE
         is_deeper = is_inline or kind in ("list", "quote")
         if is_deeper and self.depth == DEEPEST:
-            start, end = node.map or (0, 0)
-            text = dedent("\n".join(self.lines[start:end])) or "".join(one.content for one in node.walk())
-            return self._named("notes_deep", text, "text" if is_inline else "listing")
+            lines = (
+                self.lines[slice(*node.map)] if node.map else [one.content for one in node.walk()]
+            )
+            return self._named(
+                "notes_deep", dedent("\n".join(lines)), "text" if is_inline else "listing"
+            )
         self.depth += is_deeper
         inner = self._line(node.children) if is_inline else self.parts(node.children)
         self.depth -= is_deeper
@@ -225,13 +225,13 @@ class _Reader:
     def _line(self, nodes: Sequence[SyntaxTreeNode]) -> tuple[OwnPart, ...]:
         """A line break within Chinese text is no space between words."""
         made = self.parts(nodes)
-        ends = [piece.plain for piece in made]
-        for number, piece in enumerate(made):
-            if piece.plain == "\n":
-                around = "".join(ends[number - 1 : number])[-1:], "".join(ends[number + 1 : number + 2])[:1]
-                ends[number] = "" if all(one >= "\u2e80" for one in around) else " "
-        joined = zip(made, ends, strict=True)
-        return tuple(OwnPart("text", end) if one.plain == "\n" else one for one, end in joined)
+        ends = ["", *(piece.plain for piece in made), ""]
+        gaps = (
+            "" if min(a[-1:], b[:1]) >= "\u2e80" else " "
+            for a, b in zip(ends, ends[2:], strict=False)
+        )
+        joined = zip(made, gaps, strict=True)
+        return tuple(OwnPart("text", gap) if one.plain == "\n" else one for one, gap in joined)
 
     def _text(self, node: SyntaxTreeNode) -> Iterator[OwnPart]:
         if node.type != "text":
@@ -261,7 +261,7 @@ class _Reader:
         if isinstance(picture, str):
             return self._named(picture, f"{alt} ({unquote(address)})")
         self.num_pictures += 1
-        name = f"own-{self.num_pictures}.{picture.suffix}"
+        name = f"own-{self.num_pictures}.{picture.kind}"
         return OwnPart("picture", alt, style=name, picture=picture)
 
     def _formula(self, latex: str, kind: str) -> OwnPart:
@@ -275,14 +275,11 @@ class _Reader:
 
 # Formulas.
 
-ARGUMENTS = {
-    **{"mi": 0, "mn": 0, "mo": 0, "mtext": 0, "mspace": 0},
-    **{"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "mroot": 2},
-    **{"msubsup": 3, "munderover": 3},
-}
+ARGUMENTS = {"mi": 0, "mn": 0, "mo": 0, "mtext": 0, "mspace": 0, "msubsup": 3, "munderover": 3}
+ARGUMENTS |= {"mfrac": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2, "mroot": 2}
 """How many parts an element of MathML has, where the number is fixed."""
-ROWS = {"math": "mrow", "mrow": "mrow", "mstyle": "mrow", "mpadded": "mrow"}
-OTHERS = {"msqrt": "msqrt", "mtable": "mtable", "mtr": "mtr", "mtd": "mtd"}
+ROWS, TABLES = ("math", "mrow", "mstyle", "mpadded"), ("msqrt", "mtable", "mtr", "mtd")
+"""With any number of parts; the first are all rows."""
 STYLES = {
     ("mathvariant", "normal"): "upright",
     ("mathvariant", "bold"): "bold",
@@ -316,8 +313,7 @@ def _math(element: Element, depth: int = 0) -> OwnPart:
     """ValueError for what is not known here, or nested too deep."""
     tag, text = element.tag, html.unescape(element.text or "")
     parts = tuple(_math(child, depth + 1) for child in element)
-    kind = ROWS.get(tag) or OTHERS.get(tag) or tag
-    is_known = kind in ("mrow", *OTHERS.values()) or ARGUMENTS.get(tag) == len(parts)
+    is_known = tag in (*ROWS, *TABLES) or ARGUMENTS.get(tag) == len(parts)
     # The package gives back as a letter what it does not understand.
     if not is_known or depth > 2 * DEEPEST or (tag == "mi" and text[:1] in ("\\", "&", "{", "}")):
         raise ValueError(tag)
@@ -327,8 +323,8 @@ def _math(element: Element, depth: int = 0) -> OwnPart:
         if not style or not re.fullmatch(r"-?[0-2]?(\.\d{1,4})?(em)?", style):
             raise ValueError(style)
         style = style.removesuffix("em") + "em"
-    if kind != "mrow":
-        return OwnPart(kind, text, parts, style)
+    if tag not in ROWS:
+        return OwnPart(tag, text, parts, style)
     if parts and parts[0].style == "opening":
         return OwnPart("mrow", parts=parts, style="fence")
     parts = tuple(_fenced(parts))
@@ -341,12 +337,14 @@ def _fenced(parts: Sequence[OwnPart]) -> Iterator[OwnPart]:
     number = 0
     while number < len(parts):
         three = parts[number : number + 3]
-        is_high = [one.kind == "mtable" or one.style == "bare" for one in three] == [False, True, False]
+        is_high = [one.kind == "mtable" or one.style == "bare" for one in three] == [
+            False,
+            True,
+            False,
+        ]
         if is_high and three[0].kind == three[2].kind == "mo":
             yield OwnPart("mrow", parts=tuple(three), style="fence")
             number += 3
         else:
             yield parts[number]
             number += 1
-
-

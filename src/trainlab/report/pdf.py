@@ -4,14 +4,11 @@ import json
 import re
 from dataclasses import replace
 from importlib.resources import files
-from io import BytesIO
 from textwrap import wrap
 from typing import Any
 
-from PIL import Image
-
 from trainlab.analysis import document as blocks
-from trainlab.analysis.document import Document, OwnPicture, Section, Table, chart_groups
+from trainlab.analysis.document import Document, Section, Table, chart_groups
 from trainlab.extras import import_extra
 from trainlab.record.files import temporary_folder
 from trainlab.report import pictures
@@ -49,14 +46,10 @@ def pdf_of(document: Document) -> bytes:
     }
     template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
     with temporary_folder() as root:
-        shown = pictures.picture_files(document, _widths(document))
-        for text in document.own_texts():
-            # White where only its size is known: the lines around it stand where they stood.
-            shown |= {name: one.content or blank(one) for name, one in text.pictures().items()}
-        for name, content in shown.items():
+        for name, content in pictures.picture_files(document, _widths(document)).items():
             (root / name).write_bytes(content)
         # Blocks of lists are written by their fields.
-        (root / "data.json").write_text(json.dumps(data, default=_fields), encoding="utf-8")
+        (root / "data.json").write_text(json.dumps(data, default=vars), encoding="utf-8")
         (root / "report.typ").write_text(template, encoding="utf-8")
         compiled, warnings = typst.compile_with_warnings(
             str(root / "report.typ"),
@@ -70,17 +63,6 @@ def pdf_of(document: Document) -> bytes:
     assert not warnings, [warning.message for warning in warnings]
     pdf: bytes = compiled
     return pdf
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: one for name, one in vars(value).items() if not isinstance(one, bytes)}
-
-
-def blank(picture: OwnPicture) -> bytes:
-    """A white picture as large as this one."""
-    content = BytesIO()
-    Image.new("1", (picture.width, picture.height), 1).save(content, "PNG")
-    return content.getvalue()
 
 
 def _widths(document: Document) -> dict[str, int]:

@@ -396,7 +396,11 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(who, lambda one: one.who),
         *(
             name(words(key), attrgetter(own), is_extra=True)
-            for key, own in (("lab_id", "student_id"), ("lab_class", "class_name"), ("lab_course", "course"))
+            for key, own in (
+                ("lab_id", "student_id"),
+                ("lab_class", "class_name"),
+                ("lab_course", "course"),
+            )
             if any(map(attrgetter(own), submissions))
         ),
         name(file, lambda one: one.file),
