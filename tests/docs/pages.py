@@ -11,9 +11,9 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-LANGUAGES = ("bash", "console", "python", "toml", "text", "ipython")
+LANGUAGES = ("bash", "console", "python", "toml", "text", "markdown", "ipython")
 """`bash`: every line is a command. `console`: those after a `$ ` are, the rest is what they printed.
-`text`: nothing is run."""
+`text`, `markdown`: nothing is run."""
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def part_named(heading: str) -> str | None:
 
 
 def read_notes(path: Path) -> tuple[str, dict[str, OwnPicture], tuple[Unshown, ...]]:
-    """The text of a notes file, its pictures by their addresses, and what is not shown; SpecError where it is
-    not text."""
+    """The text of a notes file, its pictures by their addresses, and what is not shown; SpecError where the
+    file is not text."""
     with reading(path):
         content = path.read_bytes()
     try:
