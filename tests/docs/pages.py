@@ -12,9 +12,9 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/zh").glob("*.md")),
 ]
-LANGUAGES = ("bash", "console", "python", "toml", "text", "ipython")
+LANGUAGES = ("bash", "console", "python", "toml", "text", "markdown", "ipython")
 """`bash`: every line is a command. `console`: those after a `$ ` are, the rest is what they printed.
-`text`: nothing is run."""
+`text`, `markdown`: nothing is run."""
 
 
 @dataclass(frozen=True)

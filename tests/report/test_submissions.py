@@ -45,7 +45,7 @@ def run_of(path: Path, accuracy: float, host: str = "", **asked: object) -> RunF
 
 
 def written(run: RunFolder, suffix: str, author: str, lang: str = "en") -> bytes:
-    hand_in = HandIn(author, f"id-{author}", "AI", NOTES)
+    hand_in = HandIn(author, f"id-{author}", course="AI", notes=NOTES)
     return FORMATS[suffix][0](document_of(gather(run), lang, hand_in))
 
 

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from trainlab.record.learning_record import Picture
 
@@ -206,12 +208,49 @@ class Listing:
     """Whether a reader unfolds it where the format allows."""
 
 
+MOST_PIXELS = 2000
+"""Of a side of a picture in somebody's own text."""
+Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
+
+
+@dataclass(frozen=True)
+class OwnPicture:
+    width: Pixels
+    height: Pixels
+    kind: Literal["png", "jpeg"]
+    content: Annotated[str, Field(max_length=0)] = field(default="", repr=False)
+    """In base64. None where a report is checked: what says how it was written has the size alone."""
+
+
 @dataclass(frozen=True)
 class OwnPart:
-    """A piece of what somebody wrote in Markdown, as plain text."""
+    """A piece of what somebody wrote: plain text, or the parts in it."""
 
-    kind: Literal["paragraph", "item", "heading", "code"]
-    text: str
+    kind: str
+    """What it is: a paragraph, a list, emphasis, …; in a formula as MathML calls it."""
+    text: str = ""
+    """Of a formula its LaTeX, of a picture what it shows."""
+    parts: tuple["OwnPart", ...] = ()
+    style: str = ""
+    """The number a list begins with, the side that a field is aligned to, the name of a picture's file; how
+    a sign in a formula is drawn."""
+    picture: OwnPicture | None = None
+
+    @property
+    def plain(self) -> str:
+        return self.text or "".join(part.plain for part in self.parts)
+
+    def lines(self) -> Iterator[str]:
+        """As plain text: a line for each paragraph, item or field."""
+        if self.kind in ("list", "item", "quote", "table", "row"):
+            yield from chain.from_iterable(part.lines() for part in self.parts)
+        elif self.plain.strip():
+            yield self.plain
+
+    def with_inner(self) -> Iterator["OwnPart"]:
+        """Itself and all parts in it, however deep."""
+        yield self
+        yield from chain.from_iterable(part.with_inner() for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -221,6 +260,9 @@ class OwnText:
     label: str
     """Whose it is, in words."""
     parts: tuple[OwnPart, ...]
+
+    def lines(self) -> list[str]:
+        return [*chain.from_iterable(part.lines() for part in self.parts)]
 
 
 Block = (
@@ -291,8 +333,8 @@ class Document:
     sections: tuple[Section, ...]
     cells: tuple[str, ...] = ()
     """The cells a reader may hide; empty where there is only one."""
-    byline: str = ""
-    """Who hands the report in, and for which course."""
+    byline: tuple[tuple[str, str], ...] = ()
+    """Who hands the report in, for which course, when: words, and what the author says."""
     origin: str = ""
     """JSON from which a check can write the same report again; kept in the file, not shown."""
 
@@ -308,3 +350,6 @@ class Document:
 
     def galleries(self) -> list[Gallery]:
         return [block for block in self.all_blocks() if isinstance(block, Gallery)]
+
+    def own_texts(self) -> list[OwnText]:
+        return [block for block in self.all_blocks() if isinstance(block, OwnText)]

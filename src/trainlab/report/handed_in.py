@@ -24,7 +24,7 @@ from trainlab.errors import RecordError
 from trainlab.record.files import reading
 from trainlab.record.run_folder import run_digests
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import NAMED_BY, Origin, placed_notes
+from trainlab.report.lab_report import NAMED_BY, Origin
 from trainlab.report.markdown import escaped, markdown_of
 from trainlab.report.pdf import pdf_of
 from trainlab.report.writing import document_of
@@ -37,7 +37,7 @@ CHARTS = re.compile(r'<(script) id="charts"[^>]{0,99}>')
 CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
 OWN = re.compile(r'<(div) class="own">')
 UNSEEN = re.compile(r"<(script|style|title)\b")
-FIELD = re.compile(r"<t[dh]\b[^<>]*>")
+FIELD = re.compile(r"<m?t[dh]\b[^<>]*>")
 LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
@@ -198,8 +198,8 @@ class ReportFile:
     def own_lines(self) -> list[str]:
         """What its author wrote, as it stands there now; a PDF does not tell it apart: as it was given."""
         if self.suffix == ".pdf":
-            placed = placed_notes(self.origin.notes) if self.origin else {}
-            return [part.text for parts in placed.values() for part in parts]
+            placed = self.origin.own().placed if self.origin else {}
+            return [line for parts in placed.values() for part in parts for line in part.lines()]
         lines = self.lines[1] if self.lines else []
         return [text for line in lines if (text := line.lstrip("> ").strip())]
 
@@ -279,8 +279,7 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
     for lang in langs:
         document = document_of(evidence, lang, origin)
         expected, blocks = write(document), [*document.all_blocks()]
-        written = (block.parts for block in blocks if isinstance(block, OwnText))
-        own = " ".join(part.text for parts in written for part in parts)
+        own = " ".join(line for text in document.own_texts() for line in text.lines())
         differences: tuple[Difference, ...] | None = ()
         if expected != report.content:
             reported, wanted = report.lines, read(expected)
@@ -359,7 +358,7 @@ def differing_words(expected: str, reported: str) -> list[tuple[str, str]]:
 
 
 EDITS = (
-    *("edited_author", "edited_student_id", "edited_course"),
+    *(f"edited_{field}" for field in NAMED_BY),
     *("edited_number", "edited_words", "line_removed", "line_added"),
 )
 """What can be done to a report; the gravest first."""

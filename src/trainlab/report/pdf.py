@@ -37,6 +37,7 @@ def pdf_of(document: Document) -> bytes:
         **vars(document),
         "font": pictures.FAMILY,
         "mono": MONO,
+        "colon": words("colon"),
         "mark_width": 19 if words.language.is_cjk else 24,
         "evidence": words("evidence"),
         "page": words.template("page"),

@@ -69,7 +69,11 @@ class Submission:
     """An error line: why it could not be read, or what of its run is damaged."""
     author: str = ""
     student_id: str = ""
+    class_name: str = ""
     course: str = ""
+    teacher: str = ""
+    partner: str = ""
+    date: str = ""
     own: tuple[str, ...] = ()
     """What its author wrote, line by line."""
     own_numbers: tuple[str, ...] = ()
@@ -392,7 +396,11 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(who, lambda one: one.who),
         *(
             name(words(key), attrgetter(own), is_extra=True)
-            for key, own in (("lab_id", "student_id"), ("lab_course", "course"))
+            for key, own in (
+                ("lab_id", "student_id"),
+                ("lab_class", "class_name"),
+                ("lab_course", "course"),
+            )
             if any(map(attrgetter(own), submissions))
         ),
         name(file, lambda one: one.file),
