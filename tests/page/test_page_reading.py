@@ -34,11 +34,9 @@ def test_a_large_run_is_read_in_a_process_of_its_own_that_ends(
 
     async def both() -> tuple[list[int], int]:
         reader = Reader()
-        works = asyncio.ensure_future(reader.work())
         large = asyncio.ensure_future(reader.call_later(subprocess.getoutput, waiting))
         other = int(await reader.call(subprocess.getoutput, urgent))
         found = [int(word) for word in (await large).split()]
-        works.cancel()
         reader.close()
         return found, other
 

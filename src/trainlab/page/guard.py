@@ -1,4 +1,4 @@
-"""The guard: which requests reach the page. Those from its own pages, with its token, and none too large."""
+"""The guard: which requests reach the page. Those of its own pages, with its token, none too large."""
 
 import hmac
 from contextlib import suppress

@@ -5,15 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainlab.errors import TrainlabError
 from trainlab.page import reading
 from trainlab.page.feed import Feed
 from trainlab.page.orders import Command
-from trainlab.page.reading import Look, Reader, pieces
+from trainlab.page.reading import Look, Reader, pieces, told
 from trainlab.page.runs import ListedRun, mark_of
 from trainlab.report.html import Part
 from trainlab.words import Words
-from trainlab.words.error_lines import error_line
 
 POLL_S, QUIET_POLL_S = 2.0, 10.0
 """Between two looks; between two at what measures costs, and two reports of what runs: a browser that draws
@@ -26,12 +24,6 @@ FRAME = ("header", "cells", "contents", "footer")
 """Pieces of a report around its sections."""
 LINGER_S = 10.0
 """How long a run is followed after the last page of it has been closed."""
-
-
-def told(error: Exception, lang: str) -> str:
-    """What went wrong, in a line."""
-    text = str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
-    return error_line(text, lang)
 
 
 class RunList(Feed):

@@ -2,10 +2,8 @@
 folder that somebody else has made."""
 
 import asyncio
-import itertools
 import math
 import os
-import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -34,7 +32,6 @@ from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.html import Part, bundle, environment, html_of, parts_of
 from trainlab.report.submissions import class_document, read_class
-from trainlab.spec.study import BASE
 from trainlab.stats.means import mean_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
@@ -59,65 +56,38 @@ class Reader:
     """The process that reads, and who waits for it; the most urgent first."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
-        self._numbers = itertools.count()
         self._pool = _new_pool(_begin)
-        self._apart = asyncio.Lock()
+        self._later, self._apart = asyncio.Lock(), asyncio.Lock()
 
     async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function of this module gives, in the other process; RecordError where that died."""
-        return await self._queued(0, work, *args)
+        return await self._done_in(self._pool, work, *args)
 
     async def call_later(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, once nothing urgent waits; of large runs apart, one by one."""
+        """The same, one by one, so that what is urgent waits for one at most; of large runs apart."""
         if not is_large(str(args[0])):
-            return await self._queued(1, work, *args)
+            async with self._later:
+                return await self.call(work, *args, **kwargs)
         async with self._apart:
             pool = _new_pool(go_last)
             try:
-                return await _done_in(pool, work, *args)
+                return await self._done_in(pool, work, *args)
             finally:
                 pool.shutdown(wait=False)
 
-    async def _queued(self, urgency: int, work: Callable[..., T], *args: Any) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self._queue.put((urgency, next(self._numbers), work, args, future))
-        return await future
-
-    async def work(self) -> None:
-        """Goes on until it is cancelled."""
-        while True:
-            *_, work, args, future = await self._queue.get()
-            if future.cancelled():
-                continue
-            try:
-                result = await _done_in(self._pool, work, *args)
-            except Exception as error:  # noqa: BLE001  whoever waits is told
-                if isinstance(error.__cause__, BrokenProcessPool):
-                    self._pool = _new_pool(_begin)
-                _settle(future, error)
-            else:
-                if not future.cancelled():
-                    future.set_result(result)
+    async def _done_in(self, pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+        except BrokenProcessPool as error:
+            if pool is self._pool:
+                self._pool = _new_pool(_begin)
+            raise RecordError(f"{args[0]}: reading it ended the process") from error
 
     def close(self) -> None:
         """Whatever is being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for one in active_children():
             one.kill()
-
-
-async def _done_in(pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
-    try:
-        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
-    except BrokenProcessPool as error:
-        where = args[0] if args else ""
-        raise RecordError(f"{where}: reading it ended the process") from error
-
-
-def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:
-    if not future.cancelled():
-        future.set_exception(error)
 
 
 def _new_pool(begin: Callable[[int, int], None], niceness: int = NICENESS) -> ProcessPoolExecutor:
@@ -150,6 +120,12 @@ def vega() -> str:
 def templates() -> Any:
     """Those of this room and of reports."""
     return environment("page", "report")
+
+
+def told(error: Exception, lang: str) -> str:
+    """What went wrong, in a line."""
+    text = str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
+    return error_line(text, lang)
 
 
 def pieces(words: Words) -> Any:
@@ -198,7 +174,8 @@ def look(path: str, run_id: str, lang: str, is_read_only: bool) -> Look:
     for old in [*_progress][:-MOST_KEPT]:
         del _progress[old]
     running = list(progress.running.values())
-    trials = list(progress.trials.values())
+    order = {one["id"]: place for place, one in enumerate(run.study().study["cells"])}
+    trials = sorted(progress.trials.values(), key=lambda one: order.get(one.cell, -1))
     curves = [run.trial(one.id).curve_file for group in running for one in group.trials]
     sizes = tuple(file.stat().st_size for file in curves if file.exists())
     counts = progress.counts()
@@ -244,7 +221,7 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         more = len(trials) - len(shown)
     rows = [
         (cell, [(one, states[one.id], _square_label(one, states[one.id], words)) for one in group])
-        for cell, group in sorted(grouped(shown, lambda one: one.cell).items(), key=_natural)
+        for cell, group in grouped(shown, lambda one: one.cell).items()
     ]
     counts = [
         (state, number, words(f"page_state_{state}"))
@@ -254,12 +231,6 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         rows=rows, more=more, counts=counts, run_id=run_id, is_over=progress.is_finished
     )
     return grid
-
-
-def _natural(row: tuple[str, object]) -> list[tuple[bool, float, str]]:
-    """Settings in the order of their numbers, the base first."""
-    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", "" if row[0] == BASE else row[0])
-    return [(n % 2 == 0, float(part) if n % 2 else 0.0, part) for n, part in enumerate(parts)]
 
 
 def _square_label(trial: TrialRecord, state: str, words: Words) -> str:
@@ -375,6 +346,11 @@ class Outcome:
     machine: str = ""
 
 
+def damaged(error: Exception) -> Outcome:
+    """Of a run that cannot be read: why."""
+    return Outcome("damaged", 0, 0, {one: told(error, one)[:LONGEST_ANSWER] for one in LANGUAGES})
+
+
 def summary_of(path: str) -> Outcome:
     """Of one run; what cannot be read is said in place of its answer."""
     try:
@@ -382,11 +358,7 @@ def summary_of(path: str) -> Outcome:
         progress = RunProgress(run).look()
         evidence = gather(run)
     except Exception as error:  # noqa: BLE001  somebody else's folder; the list goes on
-        text = (
-            str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
-        )
-        told = {lang: error_line(text, lang)[:LONGEST_ANSWER] for lang in LANGUAGES}
-        return Outcome("damaged", 0, 0, told)
+        return damaged(error)
     ended = sum(trial.is_finished for trial in progress.trials.values())
     summary = Outcome(state_of(progress), ended, len(progress.trials), {})
     with suppress(Exception):
@@ -397,12 +369,12 @@ def summary_of(path: str) -> Outcome:
 def _answers(evidence: Evidence) -> dict[str, str]:
     try:
         data = data_of(evidence)
-        told = {lang: answer(evidence, data.findings, Words(lang)).sentences for lang in LANGUAGES}
+        found = {lang: answer(evidence, data.findings, Words(lang)).sentences for lang in LANGUAGES}
     except Exception as error:  # noqa: BLE001  records that make no sense
-        return dict.fromkeys(LANGUAGES, f"{type(error).__name__}: {error}"[:LONGEST_ANSWER])
+        return damaged(error).answer
     return {
         lang: sentences[0].text[:LONGEST_ANSWER] if sentences else ""
-        for lang, sentences in told.items()
+        for lang, sentences in found.items()
     }
 
 

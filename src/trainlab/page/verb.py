@@ -43,24 +43,13 @@ class PageVerb(Verb):
     def __call__(self) -> None:
         for package in ("starlette", "uvicorn", "jinja2", "vl_convert"):
             check_extra(package, "the page", "page")
-        from trainlab.page.folder import PageOptions
         from trainlab.page.server import serve
 
         if self.folder == RUNS:
             make_folder(RUNS)
         if not self.folder.is_dir():
             raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
-        asked = PageOptions(
-            self.folder,
-            host=self.host,
-            port=self.port,
-            is_read_only=self.read_only,
-            is_opened=self.open,
-            lang=self.words.lang,
-            runs=self.runs,
-            place="/newest" if self.newest else "/",
-        )
         if self.newest:
             end_with_parent(signal.SIGTERM)  # opened beside a run, it ends with it
         console = Console(stderr=True)
-        serve(asked, lambda key: say(console, self.words(key)))
+        serve(self, lambda key: say(console, self.words(key)))
