@@ -221,7 +221,10 @@ def test_json_and_the_exit_code_say_whether_something_was_changed(
     done = called("class", tmp_path, "--runs", made.runs, "--lang", "zh")
     assert done.code == 1
     assert "姓名被改：Cem → Don" in done.stdout
-    assert called("class", tmp_path / "a.html").code == called("class", tmp_path / "no").code == 2
+    (tmp_path / "empty").mkdir()
+    for place, rule in (("a.html", "is a file"), ("no", "no such"), ("empty", "holds no hand-ins")):
+        done = called("class", tmp_path / place)
+        assert (done.code, rule in done.stderr) == (2, True), place
 
 
 def test_a_file_that_was_made_to_take_for_ever_is_read_at_once() -> None:

@@ -5,7 +5,7 @@ import asyncio
 import math
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -15,12 +15,12 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from trainlab.analysis import comparison
+from trainlab.analysis import comparison, overview
 from trainlab.analysis.answer import answer
 from trainlab.analysis.document import Document, Figure, Notice, Section
 from trainlab.analysis.evidence import UNFINISHED, Evidence, gather, grouped
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.metrics import compared_metrics, limits_of
+from trainlab.analysis.learning import curves_beside
 from trainlab.analysis.overview import data_of
 from trainlab.analysis.tables import estimate, mean
 from trainlab.errors import RecordError, TrainlabError
@@ -31,8 +31,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.html import Part, bundle, environment, html_of, parts_of
-from trainlab.report.submissions import class_document, read_class
-from trainlab.stats.means import mean_of
+from trainlab.report.submissions import class_document, read_class, results_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
 
@@ -381,23 +380,15 @@ def _answers(evidence: Evidence) -> dict[str, str]:
 def _results(evidence: Evidence) -> dict[str, Any]:
     """The best setting's metric with its interval over seeds, the least time per sample, the machine."""
     results: dict[str, Any] = {"machine": evidence.environment.host}
-    if names := compared_metrics(evidence):
-        metric = names[0]
-        sign = -1 if evidence.study.is_better_lower(metric) else 1
-        means = []
-        for cell in evidence.cells:
-            values = evidence.finite_values(cell.id, metric)
-            over = mean_of(values, limits_of(metric, values))
-            means += [] if over is None else [over]
-        if means:
-            best = max(means, key=lambda one: sign * one.value)
-            results |= {"metric": metric, "best": mean(metric, best, "").text}
-            results["best_value"] = best.value
+    found = results_of(evidence)
+    if (best := found["over_seeds"]) is not None and not math.isnan(best.value):
+        metric = found["metric"]
+        results |= {"metric": metric, "best": mean(metric, best, "").text, "best_value": best.value}
     measured = evidence.measured_in("train") or evidence.measured_in("inference")
     if costs := [one.summary.sample_us for one in measured]:
         least = min(costs, key=lambda one: one.value)
         results |= {"sample": f"{estimate(least).text} µs", "sample_us": least.value}
-    return {n: v for n, v in results.items() if not (isinstance(v, float) and math.isnan(v))}
+    return results
 
 
 # Several runs.
@@ -405,42 +396,39 @@ def _results(evidence: Evidence) -> dict[str, Any]:
 
 def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
     """The first run against each of the others; what cannot be compared says why."""
-    words = Words(lang)
-    folders = [checked_folder(path) for path in paths]
-    runs = [gather(folder) for folder in folders]
-    labels = comparison.labels_of(runs, [folder.path for folder in folders])
-    sections, notices = list[Section](), list[Notice]()
-    data = [data_of(one) for one in runs]
-    is_one = len({one.study.workload for one in runs}) == 1
-    if is_one and (figures := tuple(_laid_over(data, labels, words))):
-        sections.append(Section("curves", words("page_curves"), figures))
+    words, folders = Words(lang), [checked_folder(path) for path in paths]
+    data = [data_of(gather(folder)) for folder in folders]
+    labels = comparison.labels_of([one.evidence for one in data], [one.path for one in folders])
+    notices = [
+        replace(notice, text=f"{label}{words('colon')}{notice.text}")
+        for one, label in zip(data, labels, strict=True)
+        for notice in overview.notices(one, words)
+    ]
+    alike, pairs = {labels[0]: data[0]}, list[Section]()
     for number, (other, label) in enumerate(zip(data[1:], labels[1:], strict=True), 1):
+        if other.evidence.study.workload != data[0].evidence.study.workload:
+            notices.append(Notice(words("page_other_workload", first=labels[0], other=label)))
+            continue
+        alike[label] = other
         try:
-            beside = comparison.side_by_side(runs[0], other.evidence)
+            beside = comparison.side_by_side(data[0].evidence, other.evidence)
         except RecordError as error:
-            text = error_line(str(error), lang)
-            if other.evidence.study.workload != runs[0].study.workload:
-                text = words("page_other_workload", first=labels[0], other=label)
-            notices.append(Notice(text))
+            notices.append(Notice(error_line(str(error), lang)))
             continue
         found = comparison.comparison_of(data[0], other, beside, lang, (labels[0], label))
-        ordered = sorted(
-            found.sections, key=lambda one: ORDER.index(one.id) if one.id in ORDER else 9
-        )
+        ordered = sorted(found.sections, key=lambda one: [*ORDER, one.id].index(one.id))
         title = words("page_against", first=labels[0], second=label)
-        sections.append(
-            _renumbered(Section(f"pair-{number}", title, (), tuple(ordered)), f"p{number}-")
-        )
-        notices += found.notices
+        pair = Section(f"pair-{number}", title, (), tuple(ordered))
+        pairs.append(_renumbered(pair, f"p{number}-"))
+    if figures := tuple(_laid_over(alike, words)):
+        pairs.insert(0, Section("curves", words("page_curves"), figures))
     title = words("page_compared", names=words.listed(labels))
-    document = Document(title, "", lang, "", tuple(notices), tuple(sections))
-    return parts_of(document)
+    return parts_of(Document(title, "", lang, "", tuple(notices), tuple(pairs)))
 
 
 def class_parts(folder: str, runs: str, lang: str) -> tuple[Part, ...]:
     """What was handed in, side by side; `runs`: where else its runs may be."""
-    overview = read_class(Path(folder), Path(runs))
-    return parts_of(class_document(overview, lang))
+    return parts_of(class_document(read_class(Path(folder), Path(runs)), lang))
 
 
 ORDER = ("answer", "differs", "learning", "costs", "operators", "environment")
@@ -456,15 +444,10 @@ def _renumbered(section: Section, prefix: str) -> Section:
     return replace(section, id=prefix + section.id, blocks=blocks, sections=inner)
 
 
-def _laid_over(data: Sequence[RunData], labels: Sequence[str], words: Words) -> Iterator[Figure]:
-    """The curves of the metrics that all runs have, in one chart each."""
-    from trainlab.analysis.learning import curves_beside
-
-    shared = [
-        metric
-        for metric in data[0].evidence.metrics
-        if all(metric in one.evidence.metrics for one in data[1:])
-    ]
-    for metric in shared:
-        if (figure := curves_beside(data, labels, metric, words)) is not None:
-            yield figure
+def _laid_over(runs: Mapping[str, RunData], words: Words) -> Iterator[Figure]:
+    """The curves of the metrics that all runs have, in one chart each; none of one run alone."""
+    first, *others = (one.evidence.metrics for one in runs.values())
+    for metric in first if others else ():
+        if all(metric in one for one in others):
+            figure = curves_beside([*runs.values()], [*runs], metric, words)
+            yield from () if figure is None else (figure,)

@@ -34,6 +34,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from trainlab.cli.help_pages import Texts
+from trainlab.cli.options import CHANGED_MOST
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.machine.host import private, private_folder
 from trainlab.page import orders, reading
@@ -107,7 +108,7 @@ class Pages:
             case "compare":
                 ids = dict.fromkeys(request.query_params.getlist("run"))
                 if not 2 <= len(ids) <= MOST_COMPARED:
-                    raise SpecError([Words(lang)("page_compare_few", most=MOST_COMPARED)])
+                    raise SpecError([Words(lang)("page_tick")])
                 return served.read_feed(("compare", lang, *ids), again=again)
         return served.list_feed(lang)
 
@@ -174,9 +175,9 @@ class Pages:
         words = self._words_of(request)
         if self._folder.asked.read_only:
             raise SpecError([words("page_read_only")])
-        fields = list(orders.form_fields(Texts(words.lang)))
-        names = orders.workload_names()
-        return self._framed(request, "new", words("page_new"), fields=fields, workloads=names)
+        fields, names, texts = orders.settings(), orders.workload_names(), Texts(words.lang)
+        about: dict[str, Any] = {"fields": fields, "workloads": names, "texts": texts}
+        return self._framed(request, "new", words("page_new"), basic=CHANGED_MOST, **about)
 
     async def order(self, request: Request) -> Response:
         self._feed(request)

@@ -48,7 +48,8 @@ class PageVerb(Verb):
         if self.folder == RUNS:
             make_folder(RUNS)
         if not self.folder.is_dir():
-            raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
+            found = "is a file" if self.folder.exists() else "no such folder"
+            raise RecordError(f"{self.folder}: {found}; name a folder of runs, as runs")
         if self.newest:
             end_with_parent(signal.SIGTERM)  # opened beside a run, it ends with it
         console = Console(stderr=True)
