@@ -14,7 +14,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.resources import files
-from logging import getLogger
+from logging import LogRecord, getLogger
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING, Any
@@ -340,12 +340,16 @@ def serve(asked: "PageVerb", warn: Callable[[str], None]) -> None:
             http="h11",
             ws="none",
         )
-        # That pages are still open as it ends is no error.
-        ended = "timeout graceful shutdown exceeded"
-        getLogger("uvicorn.error").addFilter(lambda record: ended not in str(record.msg))
+        getLogger("uvicorn.error").addFilter(_is_fault)
         _Server(config).run(sockets=[own])
     # Whoever listens here next learns nothing from a page that is still open.
     token_file.unlink(missing_ok=True)
+
+
+def _is_fault(record: LogRecord) -> bool:
+    """That pages are still open as it ends, and what they stream is broken off, is none."""
+    is_broken_off = bool(record.exc_info) and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_broken_off and "graceful shutdown exceeded" not in str(record.msg)
 
 
 class _Server(uvicorn.Server):
