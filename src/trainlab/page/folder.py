@@ -11,7 +11,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trainlab.analysis.charts import VEGA_LITE
 from trainlab.errors import TrainlabError
@@ -31,9 +30,6 @@ from trainlab.page.reading import Outcome, Reader
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
 
-if TYPE_CHECKING:
-    from trainlab.page.verb import PageVerb
-
 LIST_POLL_S, RUNNING_POLL_S = 2.0, 30.0
 """Between two looks at which runs there are; between two readings of one that runs."""
 LIST_SHARE = 0.02
@@ -43,8 +39,9 @@ LIST_SHARE = 0.02
 class ServedFolder:
     """What is served of one folder."""
 
-    def __init__(self, asked: "PageVerb") -> None:
-        self.asked, self.path = asked, asked.folder.resolve()
+    def __init__(self, path: Path, *, lang: str, runs: Path | None, is_read_only: bool) -> None:
+        self.path, self.lang, self.is_read_only = path.resolve(), lang, is_read_only
+        self.runs_of_hand_ins = runs or self.path
         self.reader = Reader()
         self.runs: dict[str, ListedRun] = {}
         self.orders: list[orders.Command] = []
@@ -166,8 +163,7 @@ class ServedFolder:
 
     def run_feed(self, run: ListedRun, lang: str) -> Feed:
         """One run."""
-        is_read_only = self.asked.read_only
-        make = lambda: LiveRun(self.reader, run, lang, is_read_only=is_read_only)  # noqa: E731
+        make = partial(LiveRun, self.reader, run, lang, is_read_only=self.is_read_only)
         return self.feed(("run", run.id, lang), make)
 
     def order_feed(self, number: int, lang: str) -> Feed:
@@ -185,7 +181,7 @@ class ServedFolder:
         if again:
             self._feeds.pop(key, None)
         if kind == "class":
-            runs = str(self.asked.runs or self.path)
+            runs = str(self.runs_of_hand_ins)
             make = partial(ReadOnce, self.reader, lang, reading.class_parts, str(self.path), runs)
         else:
             # Oldest first: what has changed since is what is asked.

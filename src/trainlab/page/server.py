@@ -17,7 +17,7 @@ from importlib.resources import files
 from logging import LogRecord, getLogger
 from pathlib import Path
 from signal import SIGINT, SIGTERM
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
@@ -47,9 +47,6 @@ from trainlab.record.files import replacing
 from trainlab.report.html import charts_json
 from trainlab.words import LANGUAGES, Words
 
-if TYPE_CHECKING:
-    from trainlab.page.verb import PageVerb
-
 PORT, PORTS_TRIED = 8420, 20
 TOKEN_LENGTH = 32
 MOST_COMPARED = 6
@@ -76,7 +73,7 @@ class Pages:
 
     def _words_of(self, request: Request) -> Words:
         given = request.query_params.get("lang") or request.cookies.get("trainlab-lang") or ""
-        return Words(given if given in LANGUAGES else self._folder.asked.words.lang)
+        return Words(given if given in LANGUAGES else self._folder.lang)
 
     def _framed(
         self, request: Request, kind: str, title: str, status: int = 200, **values: Any
@@ -88,7 +85,7 @@ class Pages:
             if one != words.lang
         ]
         about: dict[str, Any] = {"kind": kind, "title": title, "words": words, "others": others}
-        about |= {"folder": served.path, "is_read_only": served.asked.read_only}
+        about |= {"folder": served.path, "is_read_only": served.is_read_only}
         about |= {"token": self._token, "feed": "", "charts": charts_json({}), "run": None}
         text = templates().get_template("frame.html.j2").render(**about | values)
         response = HTMLResponse(text, status)
@@ -173,7 +170,7 @@ class Pages:
 
     async def new(self, request: Request) -> Response:
         words = self._words_of(request)
-        if self._folder.asked.read_only:
+        if self._folder.is_read_only:
             raise SpecError([words("page_read_only")])
         fields, names, texts = orders.settings(), orders.workload_names(), Texts(words.lang)
         about: dict[str, Any] = {"fields": fields, "workloads": names, "texts": texts}
@@ -193,7 +190,7 @@ class Pages:
 
     async def _form_of(self, request: Request) -> dict[str, Any]:
         """What a page sends; SpecError where nothing may be changed."""
-        if self._folder.asked.read_only:
+        if self._folder.is_read_only:
             raise SpecError([self._words_of(request)("page_read_only")])
         form: Any = None
         with suppress(ValueError):
@@ -295,42 +292,49 @@ def token_in(path: Path) -> str:
     return token
 
 
-def listening(asked: "PageVerb") -> socket.socket:
+def listening(host: str, asked: int | None) -> socket.socket:
     """A socket that listens; SpecError where none is to be had."""
-    ports = [asked.port] if asked.port is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
-    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+    ports = [asked] if asked is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     reason = ""
     for port in ports:
         try:
-            return socket.create_server((asked.host, port), family=family, backlog=128)
+            return socket.create_server((host, port), family=family, backlog=128)
         except OSError as error:
             reason = (error.strerror or str(error)).partition(" (while")[0]
-    option = "--host" if asked.port is None else "--port"
-    rule = f"cannot listen at {asked.host}:{ports[0]}: {reason}; choose another"
+    option = "--host" if asked is None else "--port"
+    rule = f"cannot listen at {host}:{ports[0]}: {reason}; choose another"
     raise SpecError([f"{option}: {rule}"])
 
 
-def serve(asked: "PageVerb", warn: Callable[[str], None]) -> None:
-    """Serves until Ctrl-C, after a line with the address; `warn` is given a key of the words where others
-    can reach it."""
+def serve(
+    served: ServedFolder,
+    host: str,
+    asked: int | None,
+    place: str,
+    warn: Callable[[str], None],
+    *,
+    is_opened: bool,
+) -> None:
+    """Serves until Ctrl-C, after a line with the address of a place; `warn` is given a key of the words
+    where others can reach it."""
     # A module in the folder must not stand in for an installed one, for what reads or what is started.
     os.environ["PYTHONSAFEPATH"] = "1"
-    token_file = token_file_of(asked.folder)
-    own, token = listening(asked), token_in(token_file)
-    port = own.getsockname()[1]
-    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
+    token_file = token_file_of(served.path)
+    own, token = listening(host, asked), token_in(token_file)
+    port, is_private = own.getsockname()[1], is_loopback(host)
+    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
-    place = "newest" if asked.newest else ""
     address = f"http://{shown}:{port}/{place}?token={token}"
     with suppress(KeyboardInterrupt):  # which may come before it listens
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        if not is_loopback(asked.host):
+        if not is_private:
             warn("page_open_to_others")
-        if asked.open:
+        if is_opened:
             threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
         config = uvicorn.Config(
-            Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
+            Guard(Pages(served, token).application(), host, port, token),
             log_level="error",
             access_log=False,
             server_header=False,
@@ -348,7 +352,8 @@ def serve(asked: "PageVerb", warn: Callable[[str], None]) -> None:
 
 def _is_fault(record: LogRecord) -> bool:
     """That pages are still open as it ends, and what they stream is broken off, is none."""
-    is_broken_off = bool(record.exc_info) and isinstance(record.exc_info[1], asyncio.CancelledError)
+    _, error, _ = record.exc_info or (None, None, None)
+    is_broken_off = isinstance(error, asyncio.CancelledError)
     return not is_broken_off and "graceful shutdown exceeded" not in str(record.msg)
 
 

@@ -43,6 +43,7 @@ class PageVerb(Verb):
     def __call__(self) -> None:
         for package in ("starlette", "uvicorn", "jinja2", "vl_convert"):
             check_extra(package, "the page", "page")
+        from trainlab.page.folder import ServedFolder
         from trainlab.page.server import serve
 
         if self.folder == RUNS:
@@ -53,4 +54,9 @@ class PageVerb(Verb):
         if self.newest:
             end_with_parent(signal.SIGTERM)  # opened beside a run, it ends with it
         console = Console(stderr=True)
-        serve(self, lambda key: say(console, self.words(key)))
+        served = ServedFolder(
+            self.folder, lang=self.words.lang, runs=self.runs, is_read_only=self.read_only
+        )
+        place = "newest" if self.newest else ""
+        warn = lambda key: say(console, self.words(key))  # noqa: E731
+        serve(served, self.host, self.port, place, warn, is_opened=self.open)
