@@ -196,6 +196,9 @@ def test_the_document_and_the_csv_file_have_every_hand_in(
     document = class_document(made.overview, lang)
     ids = ["class-table", "class-changed", "class-same", "class-results", "class-own"]
     assert [section.id for section in document.sections] == ids
+    # A reader of a screen is told of each place by a name of its own.
+    captions = [block.caption for block in document.all_blocks() if isinstance(block, Table)]
+    assert not {*captions} & {section.title for section in document.sections}
     first = next(block for block in document.all_blocks() if isinstance(block, Table))
     assert len(first.rows) == len(made.overview.submissions)
     path = tmp_path / "class.csv"

@@ -446,12 +446,14 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     parts: dict[str, list[Block]] = {
         "class_table": [
             counts,
-            table_of(words("class_table"), fields, submissions, is_sortable=True),
+            table_of(words("class_table_of"), fields, submissions, is_sortable=True),
         ],
-        "class_changed": [table_of(words("class_changed"), edits, changes, words("class_edits"))],
+        "class_changed": [
+            table_of(words("class_changed_of"), edits, changes, words("class_edits"))
+        ],
         "class_same": [Paragraph(text) for text in _same_texts(overview, words)],
-        "class_results": [table_of(words("class_results"), results, overview.spreads, far)],
-        "class_own": [table_of(words("class_own"), texts, hers)],
+        "class_results": [table_of(words("class_results_of"), results, overview.spreads, far)],
+        "class_own": [table_of(words("class_own_of"), texts, hers)],
     }
     is_empty = {"class_changed": not changes, "class_results": not overview.spreads}
     is_empty |= {"class_own": not hers, "class_same": not parts["class_same"]}
