@@ -326,26 +326,27 @@ def serve(
     host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/{place}?token={token}"
-    with suppress(KeyboardInterrupt):  # which may come before it listens
+    config = uvicorn.Config(
+        Guard(Pages(served, token).application(), host, port, token),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_BODY_BYTES,
+        http="h11",
+        ws="none",
+    )
+    getLogger("uvicorn.error").addFilter(_is_fault)
+    server = _Server(config)
+    with server.capture_signals():  # from before the address is there to its end
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
         if not is_private:
             warn("page_open_to_others")
         if is_opened:
             threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
-        config = uvicorn.Config(
-            Guard(Pages(served, token).application(), host, port, token),
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=MOST_BODY_BYTES,
-            http="h11",
-            ws="none",
-        )
-        getLogger("uvicorn.error").addFilter(_is_fault)
-        _Server(config).run(sockets=[own])
+        server.run(sockets=[own])
     # Whoever listens here next learns nothing from a page that is still open.
     token_file.unlink(missing_ok=True)
 
