@@ -61,9 +61,9 @@ PRINTED = {
     "data list": ["数据集", "尚未下载"],
     "data verify mnist": ["自带子集：train-images-idx3-ubyte 正确"],
     "env": ["本机", "操作系统"],
-    "show r": ["各设置的开销", "运行文件夹：r"],
+    "show r": ["峰值 MiB", "运行文件夹：r"],
     "show r --all": ["各设置的开销"],
-    "compare r s": ["每样本开销"],
+    "compare r s": ["A 与 B", "训练微秒/样本"],
     "run mnist-lab --dry-run": [
         *("张量运算的开销如何随批大小和硬件变化？", "3 种设置：batch_size=1"),
         *("学习试验 9 次（3 个种子）", "性能分析", "能发现的差异"),

@@ -73,7 +73,8 @@ class ShowVerb(ForPrograms):
             summary.print_all(folders[0], with_all=self.with_all)
         else:
             if self.with_all:
-                summary.print_study(with_all=True)
+                summary.print_details()
+                summary.print_remarks()
             summary.print_diagnosis(folders[0], with_all=self.with_all)
 
 

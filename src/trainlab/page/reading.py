@@ -452,13 +452,9 @@ def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
             notices.append(Notice(text))
             continue
         found = comparison.comparison_of(data[0], other, beside, lang, (labels[0], label))
-        ordered = sorted(
-            found.sections, key=lambda one: ORDER.index(one.id) if one.id in ORDER else 9
-        )
         title = words("page_against", first=labels[0], second=label)
-        sections.append(
-            _renumbered(Section(f"pair-{number}", title, (), tuple(ordered)), f"p{number}-")
-        )
+        pair = Section(f"pair-{number}", title, (), found.sections)
+        sections.append(_renumbered(pair, f"p{number}-"))
         notices += found.notices
     title = words("page_compared", names=words.listed(labels))
     document = Document(title, "", lang, "", tuple(notices), tuple(sections))
@@ -469,9 +465,6 @@ def class_parts(folder: str, runs: str, lang: str) -> tuple[Part, ...]:
     """What was handed in, side by side; `runs`: where else its runs may be."""
     overview = read_class(Path(folder), Path(runs))
     return parts_of(class_document(overview, lang))
-
-
-ORDER = ("answer", "differs", "learning", "costs", "operators", "environment")
 
 
 def _renumbered(section: Section, prefix: str) -> Section:
