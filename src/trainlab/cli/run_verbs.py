@@ -384,4 +384,4 @@ class CancelVerb(Verb):
         with leased(folder):  # refused where its driver is alive and does not stop
             mark_interrupted(folder)
         key = "cancelled" if unfinished_groups(folder) else "cancelled_nothing"
-        say(Console(), self.words(key, path=self.run))
+        say(Console(), self.words(key, path=self.run, number=len(folder.study().trials)))
