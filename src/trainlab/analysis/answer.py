@@ -105,7 +105,7 @@ class Answer:
     objective: str
     """Which metric it goes by, where there was a choice; else empty."""
     is_final: bool
-    """Whether no trial is still to end."""
+    """Whether no trial is still to end, or was interrupted."""
 
     def sections(self, words: Words, most_reasons: int | None = None) -> Iterator[Section]:
         """The sentences, or that there are none; then reasons, all or the first few, and open points."""
@@ -145,7 +145,8 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     reasons, open_points = tuple(writer.reasons()), tuple(writer.open_points())
     note = writer.objective()
     parts = ((*sentences, *last), reasons, open_points, any(of_cost), note)
-    return Answer(*parts, evidence.is_complete)
+    is_cut = any(trial.state == "interrupted" for trial in evidence.trials)
+    return Answer(*parts, evidence.is_complete and not is_cut)
 
 
 class _Writer:

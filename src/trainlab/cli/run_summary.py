@@ -76,8 +76,6 @@ class Summary:
             self.say_command("all_findings", "show", run, "--all", style="dim")
         self.say("run_folder", path=run.path)
         trials = self.evidence.trials
-        if any(trial.state in ("pending", "running", "interrupted") for trial in trials):
-            self.say_command("resume_it", "resume", run)
         outputs = [*run.trials_folder.glob("*/output.txt")] or [*run.logs_folder.glob("*")]
         if outputs and (with_all or any(trial.state == "failed" for trial in trials)):
             self.say("printed_at", path=os.path.commonpath(outputs))
