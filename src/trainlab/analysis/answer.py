@@ -165,21 +165,21 @@ class _Writer:
             one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric
         ]
         self.effects = grouped(self.all_effects, lambda one: one.factor or "")
-        self.whys: dict[Statement, str] = {}
+        self.whys: dict[Statement, object] = {}
 
-    def say(self, key: str, section: str, *, why: str = "", **values: object) -> Statement:
+    def say(self, key: str, section: str, *, why: object = "", **values: object) -> Statement:
         """A sentence, and why its figures are only ranges; samples are called what they are in this run."""
         return self.made(self.words(key, **self.samples, **values), section, why)
 
     def tell(
-        self, one: Finding, key: str, section: str = "", *, why: str = "", **more: object
+        self, one: Finding, key: str, section: str = "", *, why: object = "", **more: object
     ) -> Statement:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
         values |= self.ways
         return self.made(one.fill(self.words, key, **values), section or one.section, why)
 
-    def made(self, text: str, section: str, why: str) -> Statement:
+    def made(self, text: str, section: str, why: object) -> Statement:
         """A sentence; `with_reason` says the reason, once for all."""
         statement = Statement(self.words.tidy(text), section)
         self.whys |= {statement: why} if why else {}

@@ -21,6 +21,7 @@ from trainlab.analysis.method import sampling_findings
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
     EMPTY,
+    Field,
     count,
     first_bullets,
     mean,
@@ -427,7 +428,7 @@ def epoch_table(evidence: Evidence, words: Words, *, with_all: bool = True) -> T
     def seconds(key: str, row: tuple[int, Line]) -> Entry:
         return number(row[1][key], f"{row[1][key]:.2f}")
 
-    seed = value(words("seed"), lambda row: count(row[0]))
+    seed: Field[tuple[int, Line]] = value(words("seed"), lambda row: count(row[0]))
     fields = [
         *([seed] if with_all or len(of_trials) > 1 else []),
         value(words("epoch"), lambda row: count(row[1]["epoch"])),
