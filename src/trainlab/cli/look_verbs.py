@@ -50,7 +50,7 @@ class ShowVerb(ForPrograms):
     """A run folder, finished or not; several of one study are pooled. Without one, those in runs/ are
     listed."""
     with_all: bool = option("", "", False, names="--all")
-    """Show every finding before the answer."""
+    """Also show every table, all reasons and every finding."""
 
     def __call__(self) -> None:
         if not self.runs:
