@@ -292,7 +292,7 @@ def test_the_slow_first_step_is_put_down_to_what_was_counted_in_its_slowest_phas
         "Of the 18.0 ms more, 12.0 ms are zero_grad, the largest part, during which a Python module "
         "was imported." in why
     )
-    assert "page faults" not in why
+    assert "pages of memory" not in why
 
 
 def test_in_chinese_no_gap_stands_between_two_characters() -> None:
