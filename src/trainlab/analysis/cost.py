@@ -151,7 +151,7 @@ def headline(
     if worst is None and math.sqrt(within.high / within.low) - 1 <= WIDE:
         return Interval(value, value), ""
     why = words.warning(worst.reason, worst.value) if worst else words("ratio_varies")
-    return Interval(within.low, within.high), words("only_range", why=why)
+    return Interval(within.low, within.high), why
 
 
 def _unstable_text(one: Finding, words: Words) -> str:

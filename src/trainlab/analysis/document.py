@@ -109,7 +109,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings. `caption` is its title and never empty."""
+    """Rows under headings. `caption` is its title, empty only beside the answer in a terminal."""
 
     caption: str
     columns: tuple[Column, ...]

@@ -21,6 +21,7 @@ from trainlab.analysis.method import sampling_findings
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
     EMPTY,
+    Field,
     count,
     first_bullets,
     mean,
@@ -346,18 +347,8 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     rows, times_of_cost, engine = list[list[Entry]](), list[float](), ""
     for cell in (one for one in evidence.cells if one.id in evidence.learned):
         trials = evidence.learned[cell.id].values()
-        states = [one.trial.state for one in trials]
-        done, total = states.count("done"), len(states)
-        text = str(done) if done == total else words("some_of", some=done, all=total)
-        # Why a cell has no value: all diverged, or none ended well.
-        missing = words.listed(words.named("state", state) for state in sorted({*states}))
-        if {*states} & {*ENDED_WELL}:
-            missing = words("none_finite")
-        entries = [Entry(cell.id), Entry(text, float(done))]
-        for metric in names:
-            values = [*evidence.values(cell.id, metric).values()]
-            over_seeds = mean_of(values, metrics.limits_of(metric, values))
-            entries.append(mean(metric, over_seeds, missing))
+        entries = [Entry(cell.id), done_entry(evidence, cell.id, words)]
+        entries += [metric_entry(evidence, cell.id, metric, words) for metric in names]
         # Those that were cut short have not taken all of the time.
         ended = [one for one in trials if one.trial.state in ENDED_WELL]
         for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
@@ -386,6 +377,23 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     return _cell_table(words("learn_table"), headings, rows, note, words)
 
 
+def done_entry(evidence: Evidence, cell: str, words: Words) -> Entry:
+    """How many of a cell's trials are done, and of how many where others are not."""
+    states = [one.trial.state for one in evidence.learned.get(cell, {}).values()]
+    done, total = states.count("done"), len(states)
+    text = str(done) if done == total else words("some_of", some=done, all=total)
+    return Entry(text, float(done))
+
+
+def metric_entry(evidence: Evidence, cell: str, metric: str, words: Words) -> Entry:
+    """A cell's mean over seeds with its interval; without a value why: all diverged, or none ended well."""
+    values = [*evidence.values(cell, metric).values()]
+    states = {one.trial.state for one in evidence.learned.get(cell, {}).values()}
+    missing = words.listed(words.named("state", state) for state in sorted(states))
+    missing = words("none_finite") if states & {*ENDED_WELL} else missing
+    return mean(metric, mean_of(values, metrics.limits_of(metric, values)), missing)
+
+
 def _cell_table(
     caption: str, headings: Sequence[str], rows: list[list[Entry]], note: str, words: Words
 ) -> Table:
@@ -395,13 +403,17 @@ def _cell_table(
     return table_of(caption, fields, rows, note, cell=lambda row: row[0].text, is_sortable=True)
 
 
-def epoch_table(evidence: Evidence, words: Words) -> Table | None:
-    """Every epoch of every learn trial; None where no trial has ended an epoch."""
+FEW_EPOCHS = 6
+
+
+def epoch_table(evidence: Evidence, words: Words, *, with_all: bool = True) -> Table | None:
+    """Every epoch of every learn trial, or some, each one's last among them; None where none has ended."""
+    of_trials = [(seed, one) for seeds in evidence.learned.values() for seed, one in seeds.items()]
+    few = max(1, FEW_EPOCHS // max(1, len(of_trials)))
     lines = [
         (seed, line)
-        for seeds in evidence.learned.values()
-        for seed, one in seeds.items()
-        for line in one.epochs
+        for seed, one in of_trials
+        for line in (one.epochs if with_all else _few(one.epochs, few))
     ]
     if not lines:
         return None
@@ -416,14 +428,23 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     def seconds(key: str, row: tuple[int, Line]) -> Entry:
         return number(row[1][key], f"{row[1][key]:.2f}")
 
+    seed: Field[tuple[int, Line]] = value(words("seed"), lambda row: count(row[0]))
     fields = [
-        value(words("seed"), lambda row: count(row[0])),
+        *([seed] if with_all or len(of_trials) > 1 else []),
         value(words("epoch"), lambda row: count(row[1]["epoch"])),
         *(value(words.metric(key), partial(metric, key)) for key in keys),
         *(value(words(key), partial(seconds, key)) for key in ("train_s", "test_s")),
     ]
     caption = f"{evidence.name}: {_settings(evidence, words)}"
-    return table_of(caption, fields, lines, _engine_text(evidence, words))
+    most = len(lines) if with_all else MOST_LINES
+    note = _engine_text(evidence, words) if with_all else ""
+    return table_of(caption, fields, lines, note, num_shown=most, is_sortable=True)
+
+
+def _few(epochs: Sequence[Line], most: int) -> Sequence[Line]:
+    """At most so many, evenly spaced, the last and if there are several the first among them."""
+    places = np.linspace(len(epochs) - 1, 0, min(most, len(epochs))).round().astype(int)
+    return [epochs[place] for place in places[::-1]]
 
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:

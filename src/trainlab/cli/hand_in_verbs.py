@@ -95,23 +95,26 @@ class ExportVerb(Verb):
 
     run: Path = word("RUN")
     """A run folder, finished or not."""
-    to: str = option("csv|parquet|latex|mlflow|perfetto", "", ...)
-    """The format."""
+    to: str = option("csv,parquet,latex,mlflow,perfetto", "", ...)
+    """One or several, with commas between."""
     out: Path | None = option("DIR")
     """Where to write files; not given: RUN/export."""
     tracking_uri: str | None = option("URI", shown="MLFLOW_TRACKING_URI")
     """MLflow's server, as http://HOST:5000."""
 
     def __call__(self) -> None:
+        from trainlab.export.formats import formats_of
+
         words, run = self.words, open_run(self.run)
-        done = run.export(self.to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
-        print_lines(done.paths)
-        if done.experiment:
-            made = words.counted("one_trial", "some_trials", done.num_new)
-            place = {"experiment": done.experiment, "uri": done.tracking_uri}
-            lines = [words("exported_new", trials=made, **place)]
-            others = {"exported_there": done.num_there, "exported_left_out": done.num_left_out}
-            print_lines([*lines, *(words(key, number=n) for key, n in others.items() if n)])
+        for to in formats_of(self.to):
+            done = run.export(to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
+            print_lines(done.paths)
+            if done.experiment:
+                made = words.counted("one_trial", "some_trials", done.num_new)
+                place = {"experiment": done.experiment, "uri": done.tracking_uri}
+                lines = [words("exported_new", trials=made, **place)]
+                others = {"exported_there": done.num_there, "exported_left_out": done.num_left_out}
+                print_lines([*lines, *(words(key, number=n) for key, n in others.items() if n)])
 
 
 class CheckVerb(Verb):

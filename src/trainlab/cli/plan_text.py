@@ -61,7 +61,9 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
     trials, parts = trials_of(plan(study)), list[str]()
     if study.num_learn:
         learn = words.counted("one_learn_trial", "num_learn_trials", study.num_learn)
-        parts.append(words("plan_learn", trials=learn, seeds=num_seeds(len(study.seeds), words)))
+        seeds, number = num_seeds(len(study.seeds), words), len(study.seeds)
+        seeds = words("plan_seeds", seeds=seeds, number=number) if number > 1 else seeds
+        parts.append(words("plan_learn", trials=learn, seeds=seeds))
     if cost is not None:
         timed = sum(trial.watch == "steps" for trial in trials)
         numbers = {"timed": timed, "profiled": len(trials) - study.num_learn - timed}

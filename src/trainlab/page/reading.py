@@ -416,9 +416,8 @@ def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
             notices.append(Notice(error_line(str(error), lang)))
             continue
         found = comparison.comparison_of(data[0], other, beside, lang, (labels[0], label))
-        ordered = sorted(found.sections, key=lambda one: [*ORDER, one.id].index(one.id))
         title = words("page_against", first=labels[0], second=label)
-        pair = Section(f"pair-{number}", title, (), tuple(ordered))
+        pair = Section(f"pair-{number}", title, (), found.sections)
         pairs.append(_renumbered(pair, f"p{number}-"))
     if figures := tuple(_laid_over(alike, words)):
         pairs.insert(0, Section("curves", words("page_curves"), figures))
@@ -429,9 +428,6 @@ def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
 def class_parts(folder: str, runs: str, lang: str) -> tuple[Part, ...]:
     """What was handed in, side by side; `runs`: where else its runs may be."""
     return parts_of(class_document(read_class(Path(folder), Path(runs)), lang))
-
-
-ORDER = ("answer", "differs", "learning", "costs", "operators", "environment")
 
 
 def _renumbered(section: Section, prefix: str) -> Section:
