@@ -162,9 +162,8 @@ class _Writer:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
         values |= self.ways
-        return Statement(
-            self.words.tidy(one.fill(self.words, key, **values)), section or one.section
-        )
+        text = self.words.tidy(one.fill(self.words, key, **values))
+        return Statement(text, section or one.section, one.row)
 
     def ratios(self, mode: str) -> list[Finding]:
         """The comparisons of time per sample."""

@@ -180,4 +180,5 @@ def cold_section(data: RunData, words: Words) -> Section | None:
         tables += [table for m in measured if (table := cold_table(m, words))][:1]
     if not figures and not tables:
         return None
-    return Section("cold", words("cold"), (Paragraph(words("cold_intro")), *figures, *tables))
+    blocks = (Paragraph(words("cold_intro")), *figures, *tables)
+    return Section("cold", words("cold"), blocks, is_folded=True)

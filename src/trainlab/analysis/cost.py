@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -529,18 +530,23 @@ def memory_table(measurement: Measurement, words: Words) -> Table | None:
     return table_of(caption, fields, [*(kind for kind in most if most[kind]), "other"])
 
 
-def phase_section(data: RunData, words: Words) -> Section | None:
-    """Where the time and the memory of a step go; None where no cost was measured."""
+def cost_section(data: RunData, words: Words) -> Section | None:
+    """What every cell costs and where the time of a step goes; folded below that, its memory and more of
+    its time. None where no cost was measured."""
     evidence = data.evidence
     phases = {mode: bars for mode in MODES if (bars := phase_bars(evidence, mode))}
-    if not phases:
+    if not evidence.measured or (evidence.diagnosis is not None and not phases):
         return None
     unit, axis = words("milliseconds"), words("memory_axis")
-    blocks: list[Block] = [
-        Paragraph(words("phases_intro")),
-        *(bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()),
-        *(phase_table(evidence.measured_in(mode), mode, words) for mode in phases),
-    ]
+    blocks: list[Block] = [Paragraph(words("phases_intro"))] if phases else []
+    more: list[Figure] = []
+    if evidence.diagnosis is None:  # its changes are no settings to choose from
+        blocks.append(cost_table(evidence, words))
+        figures = (cost_figure(evidence, one, words) for one in (*COSTS, "peak_mib"))
+        more += [figure for figure in figures if figure is not None]
+    blocks += (bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items())
+    if findings := data.findings_in("phases"):
+        blocks.append(bullets(findings, words))
     for mode in MODES:
         held = {m.trial.cell: m.memory for m in evidence.measured_in(mode)[:MOST_CELLS] if m.memory}
         # What the memory at its peak holds, in MiB; the parts add up to the peak.
@@ -550,7 +556,7 @@ def phase_section(data: RunData, words: Words) -> Section | None:
             for cell, memory in held.items()
         }
         if bars:
-            blocks.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
-    if findings := data.findings_in("phases"):
-        blocks.append(bullets(findings, words))
-    return Section("phases", words("phases"), tuple(blocks))
+            more.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
+    tables = (phase_table(evidence.measured_in(mode), mode, words) for mode in phases)
+    blocks += (replace(block, is_folded=True) for block in (*tables, *more))
+    return Section("phases", words("cost"), tuple(blocks))

@@ -36,7 +36,7 @@ class Bullet:
     text: str
     mark: Mark
     label: str
-    """The mark in words, for readers who do not see colours."""
+    """The mark in words, for readers who do not see colours; empty for a fact."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,13 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of the answer, and the section that has its evidence."""
+    """One sentence of the answer, and where its evidence stands: a section, or what `with_live_links` finds
+    in it."""
 
     text: str
     section: str | None = None
+    row: str = ""
+    """The row of a table that is its evidence."""
     command: str = ""
     """What would settle it, to copy."""
     remark: str = ""
@@ -103,6 +106,8 @@ class Row:
 
     entries: tuple[Entry, ...]
     cell: str | None = None
+    id: str = ""
+    """By which a statement leads to it."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,7 @@ class Table:
     """Whether the first column holds names from code."""
     is_matrix: bool = False
     """Whether the headings of its columns are those of its rows, and its fields are coloured."""
+    is_folded: bool = False
 
     @property
     def verdict_column(self) -> int | None:
@@ -163,6 +169,7 @@ class Figure:
     """What it shows, for readers who do not see it."""
     spec: dict[str, Any] = field(hash=False)
     note: str = ""
+    is_folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,6 @@ class Listing:
     text: str
     language: str = ""
     is_folded: bool = False
-    """Whether a reader unfolds it where the format allows."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +229,7 @@ class OwnText:
     parts: tuple[OwnPart, ...]
 
 
-Block = (
+Block = (  # of which those with `is_folded` a reader unfolds; a PDF has them in its appendix
     Paragraph
     | Notice
     | Bullets
@@ -237,10 +243,15 @@ Block = (
 )
 
 
+def is_folded(block: "Block | Section") -> bool:
+    return getattr(block, "is_folded", False)
+
+
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
-    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False)."""
-    groups = groupby(blocks, lambda block: isinstance(block, Figure))
-    return [(is_chart, list(group)) for is_chart, group in groups]
+    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False) and from
+    those that are folded."""
+    groups = groupby(blocks, lambda block: (isinstance(block, Figure), is_folded(block)))
+    return [(is_chart, list(group)) for (is_chart, _), group in groups]
 
 
 @dataclass(frozen=True)
@@ -249,6 +260,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...] = ()
     sections: tuple["Section", ...] = ()
+    is_folded: bool = False
 
     def with_inner(self) -> Iterator["Section"]:
         """Itself and all sections in it, however deep."""
@@ -262,14 +274,19 @@ class Section:
 
 
 def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections, without links of statements to sections that are not among them."""
+    """The sections, with links of statements to the very row that is their evidence, else to the first
+    chart of its section or to the section; without those to sections that are not among them."""
     sections = tuple(sections)
-    ids = {one.id for section in sections for one in section.with_inner()}
+    inner = [one for section in sections for one in section.with_inner()]
+    rows = {row.id for one in inner for b in one.blocks if isinstance(b, Table) for row in b.rows}
+    charts = ((one.id, b.id) for one in inner for b in one.all_blocks() if isinstance(b, Figure))
+    places = {one.id: one.id for one in inner} | dict(reversed([*charts]))
 
     def linked(block: Block) -> Block:
         if not isinstance(block, Statements):
             return block
-        items = (i if i.section in ids else replace(i, section=None) for i in block.items)
+        found = (i.row if i.row in rows else places.get(i.section or "") for i in block.items)
+        items = (replace(i, section=place) for i, place in zip(block.items, found, strict=True))
         return replace(block, items=tuple(items))
 
     def checked(section: Section) -> Section:

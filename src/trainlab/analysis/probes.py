@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -294,7 +294,7 @@ MOST_LAYERS = 12
 MOST_NAMES = 3
 """Names of parameters (`weight`, `bias`) that stand above each other at their layer; with more, each
 parameter has a place of its own."""
-MOST_FIGURES = 12
+MOST_FIGURES, MOST_OPEN = 12, 4
 """Charts of probes; the data files have every value."""
 MOST_SETTINGS = 3
 """Settings of which all layers are drawn over training; the chart by depth has all settings."""
@@ -474,7 +474,8 @@ def probe_section(data: RunData, words: Words) -> Section | None:
             break
     while sum(map(len, groups)) > MOST_FIGURES:
         groups.pop()
-    blocks += [figure for group in groups for figure in group]
+    figures = [figure for group in groups for figure in group]
+    blocks += (replace(one, is_folded=n >= MOST_OPEN) for n, one in enumerate(figures))
     if num_left_out := len(drawn) - len(groups):
         blocks.append(Paragraph(words("probes_left_out", number=num_left_out)))
     return Section("probes", words("probes"), tuple(blocks))

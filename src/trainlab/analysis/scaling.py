@@ -221,7 +221,7 @@ def scaling_section(data: RunData, words: Words) -> Section | None:
     if len(blocks) == 1:
         return None
     blocks.append(bullets(data.findings_in("scaling"), words))
-    return Section("scaling", words("scaling"), tuple(blocks))
+    return Section("scaling", words("scaling"), tuple(blocks), is_folded=True)
 
 
 def _efficiency_text(one: Finding, words: Words) -> str:
@@ -291,4 +291,4 @@ def parallel_section(data: RunData, words: Words) -> Section | None:
     ]
     table = table_of(words("parallel_table"), fields, found, cell=lambda gain: gain.cells[-1])
     blocks = (Paragraph(words("parallel_intro")), table, bullets(found, words))
-    return Section("parallel", words("parallel"), blocks)
+    return Section("parallel", words("parallel"), blocks, is_folded=True)

@@ -38,7 +38,7 @@ CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
 OWN = re.compile(r'<(div) class="own">')
 UNSEEN = re.compile(r"<(script|style|title)\b")
 FIELD = re.compile(r"<t[dh]\b[^<>]*>")
-LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
+LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|summary|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
     r"[0-9a-f]{32,}|(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"
