@@ -15,7 +15,7 @@ from typing import Any
 from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure, headline
+from trainlab.analysis.cost import headline, time_figure
 from trainlab.analysis.document import Block, Paragraph, Section, Statement, Statements
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -163,7 +163,7 @@ class _Writer:
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
         values |= self.ways
         text = self.words.tidy(one.fill(self.words, key, **values))
-        return Statement(text, section or one.section, one.row)
+        return Statement(text, section or one.section, row=one.row)
 
     def ratios(self, mode: str) -> list[Finding]:
         """The comparisons of time per sample."""
@@ -729,7 +729,7 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
 
 
 def answer_section(data: RunData, words: Words) -> Section:
-    """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
+    """The answer in a few sentences, the charts that show it, why it is so, and what is left open."""
     evidence, found = data.evidence, answer(data.evidence, data.findings, words)
     study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
@@ -740,14 +740,14 @@ def answer_section(data: RunData, words: Words) -> Section:
         key = "no_question_varied" if study.cells else "no_question_script"
         key = "no_question_inside" if script.from_inside else key
         asked.append(Paragraph(words(key, script=command_text(script))))
-    # The chart that shows what the first sentence says.
-    chart = cost_figure(evidence, "sample_us", words) if found.is_about_cost else None
+    # The charts that show what the sentences say: what it costs beside what it learned.
+    shown = [time_figure(data, words)] if found.is_about_cost else []
     metrics = compared_metrics(evidence)
     profiled = [mode for mode in MODES if data.profiled(mode)]
-    if chart is None and metrics:
+    if metrics:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
-        chart = figure_of(data, metrics[0], words)
-    elif chart is None and profiled:
-        chart = ops.operator_figure(data, profiled[0], words)
-    blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
+        shown.append(figure_of(data, metrics[0], words))
+    elif not shown and profiled:
+        shown.append(ops.operator_figure(data, profiled[0], words))
+    blocks = (*asked, *lead.blocks, *(one for one in shown if one is not None))
     return Section(lead.id, lead.title, blocks, tuple(others))

@@ -51,12 +51,12 @@ class Statement:
 
     text: str
     section: str | None = None
-    row: str = ""
-    """The row of a table that is its evidence."""
     command: str = ""
     """What would settle it, to copy."""
     remark: str = ""
     """Beside the command: how long it takes."""
+    row: str = ""
+    """The row of a table that is its evidence."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,8 @@ def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
     chart of its section or to the section; without those to sections that are not among them."""
     sections = tuple(sections)
     inner = [one for section in sections for one in section.with_inner()]
-    rows = {row.id for one in inner for b in one.blocks if isinstance(b, Table) for row in b.rows}
+    tables = (block for one in inner for block in one.blocks if isinstance(block, Table))
+    rows = {row.id for table in tables for row in table.rows if row.id}
     charts = ((one.id, b.id) for one in inner for b in one.all_blocks() if isinstance(b, Figure))
     places = {one.id: one.id for one in inner} | dict(reversed([*charts]))
 

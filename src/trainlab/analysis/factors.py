@@ -504,6 +504,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if not rows:
         return None
     rows, left_out = charts.first_cells(rows)
+    among = [cell.id for cell in data.evidence.cells]
     values = words.listed(told[cell] for cell in dict.fromkeys(row["cell"] for row in rows))
     more = words("left_out", number=left_out) if left_out else ""
     return Figure(
@@ -511,7 +512,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words.tidy(words("final_caption", metric=words.metric(metric))),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(words("dots_note"), more),
-        spec=charts.dot_chart(metric, words.metric_title(metric), rows, words),
+        spec=charts.dot_chart(metric, words.metric_title(metric), rows, words, among),
     )
 
 

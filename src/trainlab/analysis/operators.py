@@ -321,8 +321,12 @@ def operator_bars(evidence: Evidence, mode: str) -> Bars:
 
 def operator_figure(data: RunData, mode: str, words: Words) -> Figure | None:
     """The largest shares of every cell's step; None where nothing was profiled."""
-    bars = operator_bars(data.evidence, mode)
-    return bar_figure(bars, "operators", mode, words("per_cent"), words, str) if bars else None
+    drawn = {one: bars for one in MODES if (bars := operator_bars(data.evidence, one))}
+    among = [name for bars in drawn.values() for parts in bars.values() for name in parts]
+    per_cent = words("per_cent")
+    if mode not in drawn:
+        return None
+    return bar_figure(drawn[mode], "operators", mode, per_cent, words, str, among=among)
 
 
 def operator_section(data: RunData, words: Words) -> Section | None:

@@ -591,8 +591,10 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
         "title": words("probe_depth_axis"),
         "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
     }
-    hue = charts.colour("line", lines, words("cell" if has_cells else "probe_moments"))
-    place = {"x": x, "y": charts.quantity("y", title, scale=axis), "color": hue}
+    title_of, palette = ("cell", charts.PALETTE) if has_cells else ("probe_moments", charts.OTHERS)
+    hue = charts.colour("line", lines, words(title_of), palette)
+    y = charts.quantity("y", charts.axis_title(title, axis, words), scale=axis)
+    place = {"x": x, "y": y, "color": hue}
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", words("layer"), None),
@@ -603,11 +605,11 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
     line, dots = dict(place), place | {"tooltip": charts.tooltip(hover)}
     if len(names) > 1:
         line["detail"] = {"field": "name", "type": "nominal"}
-        look = {"symbolFillColor": charts.PALETTE[-1], "symbolStrokeWidth": 0}
+        look = {"symbolFillColor": charts.GREY, "symbolStrokeWidth": 0}
         dots["shape"] = _legend("name", names, SHAPES[: len(names)], None, look)
     told = [words("moment_first"), words("moment_last")]
     if has_cells and {row["moment"] for row in rows} == set(told):
-        look = {"symbolType": "stroke", "symbolStrokeColor": charts.PALETTE[-1]}
+        look = {"symbolType": "stroke", "symbolStrokeColor": charts.GREY}
         line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
     marks = [
         *charts.band("rule", rows, place, opacity=0.35, strokeWidth=2),
@@ -660,8 +662,9 @@ def _time_figures(
     notes += [words("probe_zeros")] if lifts_zeros else []
     field, names = ("line", drawn) if has_layers else ("cell", list(one.drawn_cells))
     x = charts.quantity("x", words("updates"), scale={"nice": False}, axis={"tickCount": 6})
-    y = charts.quantity("y", title, scale=axis)
-    hue = charts.colour(field, names, words("layer" if has_layers else "cell"))
+    y = charts.quantity("y", charts.axis_title(title, axis, words), scale=axis)
+    title_of, palette = ("layer", charts.OTHERS) if has_layers else ("cell", charts.PALETTE)
+    hue = charts.colour(field, names, words(title_of), palette)
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         *([("line", words("layer"), None)] if has_layers else []),
