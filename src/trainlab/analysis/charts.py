@@ -27,8 +27,8 @@ PALETTE = (
 """Of settings, in the order of the study: clear. These and those below, which nothing else has, have a
 contrast of at least 3 : 1 against white and against the dark page."""
 OTHERS = (
-    *("#76739f", "#a1776b", "#6f8f6b", "#9a6f8e", "#6a8a9c", "#8f8058"),
-    *("#8b6f7f", "#5f8f86", "#94758f", "#7d8a66", "#6f7fa3", "#a27a58"),
+    *("#696797", "#bb856d", "#4c7a56", "#b6819e", "#2d7a82", "#a6925d"),
+    *("#7b618e", "#5fa391", "#945b5b", "#899c69", "#4b7097", "#b48a62"),
 )
 """Of operators and layers: dusty."""
 GREY, PALE = "#7f8792", "#939ba6"
@@ -276,9 +276,7 @@ def named_lines(
     place_of_name = {"x": x, "y": {**y, "field": "name_y"}, "color": hue, "text": {"field": "name"}}
     look = {"align": "left", "dx": 7, "fontSize": 11, "fontWeight": 600, "limit": LONGEST_NAME, "clip": False}
     has_name = {"filter": "isValid(datum.name)"}
-    spec = chart(rows, [*layers, layer("text", place_of_name, has_name, **look)], height)
-    room = min(LONGEST_NAME, max(map(text_width, names)))
-    return spec | {"padding": {"left": 5, "top": 5, "bottom": 5, "right": 12 + room}}
+    return chart(rows, [*layers, layer("text", place_of_name, has_name, **look)], height)
 
 
 LONGEST_NAME = 150
@@ -411,7 +409,7 @@ def time_chart(rows: Sequence[Spec], title: str, among: Sequence[str], words: Wo
 
 Bars = Mapping[str, Mapping[str, float]]
 """By cell, its parts in the order of the stack."""
-LEAST_BAR = 300
+LEAST_BAR = 210
 """Pixels of a whole bar where a page is narrow."""
 REST = ""
 """The name of the part that holds all other operators."""
@@ -449,7 +447,8 @@ def bar_figure(
     longest = max(sum(parts.values()) for parts in bars.values()) or 1.0
     for row in rows:
         whole = row["share"] if value_axis is None else row["value"] / longest
-        row["inside"] = row["part"] if text_width(row["part"]) < whole * LEAST_BAR else ""
+        fits = kind != "operators" and text_width(row["part"]) < whole * LEAST_BAR
+        row["inside"] = row["part"] if fits else ""
     places = {name: number for number, name in enumerate(dict.fromkeys([*among, *names]))}
     fixed = {REST: GREY, OUTSIDE: PALE} | ({} if kind == "operators" else COLOURS)
     hue = colour("part", list(labels.values()), None)

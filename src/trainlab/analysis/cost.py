@@ -367,8 +367,11 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         value(words("peak_mib"), lambda m: m.peak_mib),
         *energy_columns(evidence.measured, words),
     ]
-    caption, measured = words("cost_table"), evidence.measured
-    return table_of(caption, fields, measured, note, cell=lambda m: m.trial.cell, is_sortable=True)
+    # What was measured twice comes last, and folded.
+    measured = sorted(evidence.measured, key=lambda one: one.trial.again)
+    shown = sum(not one.trial.again for one in measured)
+    caption, cell = words("cost_table"), lambda one: one.trial.cell
+    return table_of(caption, fields, measured, note, cell=cell, num_shown=shown, is_sortable=True)
 
 
 def measured_cell(measurement: Measurement, words: Words) -> str:

@@ -14,7 +14,7 @@ from trainlab.extras import import_extra
 from trainlab.report.pictures import embedded_font, labels_of, png_of_picture
 from trainlab.words import Words
 
-FONT = "'Trainlab Report', system-ui, sans-serif"
+FONT = "'Trainlab Latin', 'Trainlab Report', system-ui, sans-serif"
 """Named rather than inherited from the page: charts measure their texts before they draw them."""
 GRID = {"gridColor": "#8a93a0", "gridOpacity": 0.28}
 CONFIG = config(FONT, "transparent", "currentColor", "currentColor", GRID)

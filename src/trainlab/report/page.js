@@ -82,7 +82,8 @@
     });
   };
   /* Charts measure their texts, so the font must be there first; what draws them may still come. */
-  const font = document.fonts.load("12px 'Trainlab Report'", "\u56fe").catch(() => []);
+  const faces = ["12px 'Trainlab Latin'", "600 12px 'Trainlab Latin'", "12px 'Trainlab Report'"];
+  const font = Promise.all(faces.map((face) => document.fonts.load(face, "a\u56fe"))).catch(() => []);
   const engine = document.getElementById("vega");
   const ready = !engine || window.trainlabEmbed ? font
     : new Promise((done) => engine.addEventListener("load", done)).then(() => font);
