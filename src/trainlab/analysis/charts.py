@@ -34,10 +34,23 @@ OTHERS = (
 GREY, PALE = "#7f8792", "#939ba6"
 FORWARD, BACKWARD, DATA, STEP = "#1a9aa6", "#5b8f9f", "#8a8f1a", "#d4569c"
 COLOURS = {
-    **dict(data=DATA, input=DATA, transfer="#a3862c", prepare="#a3862c", zero_grad="#b07a9a"),
-    **dict(forward=FORWARD, inference=FORWARD, activations=FORWARD, loss="#3c9c86"),
-    **dict(backward=BACKWARD, gradients=BACKWARD, optimizer=STEP, other=GREY),
-    **dict(parameters="#7c6fc4", buffers="#a083b8", startup=GREY, first_step=PALE),
+    "data": DATA,
+    "input": DATA,
+    "transfer": "#b08a3a",
+    "prepare": "#7a7a3c",
+    "zero_grad": "#b07a9a",
+    "forward": FORWARD,
+    "activations": FORWARD,
+    "inference": "#4a8a5f",
+    "loss": "#3c9c86",
+    "backward": BACKWARD,
+    "gradients": BACKWARD,
+    "optimizer": STEP,
+    "parameters": "#7c6fc4",
+    "buffers": "#a083b8",
+    "startup": "#687a94",
+    "first_step": "#8f9aae",
+    "other": GREY,
 }
 """Of phases, and of the memory that belongs to them."""
 
@@ -274,7 +287,14 @@ def named_lines(
     for name, spot in spots.items():
         ends[name] |= {"name": name, "name_y": back(low + span * spot)}
     place_of_name = {"x": x, "y": {**y, "field": "name_y"}, "color": hue, "text": {"field": "name"}}
-    look = {"align": "left", "dx": 7, "fontSize": 11, "fontWeight": 600, "limit": LONGEST_NAME, "clip": False}
+    look = {
+        "align": "left",
+        "dx": 7,
+        "fontSize": 11,
+        "fontWeight": 600,
+        "limit": LONGEST_NAME,
+        "clip": False,
+    }
     has_name = {"filter": "isValid(datum.name)"}
     return chart(rows, [*layers, layer("text", place_of_name, has_name, **look)], height)
 
@@ -400,7 +420,13 @@ def time_chart(rows: Sequence[Spec], title: str, among: Sequence[str], words: Wo
     layers = [
         layer("bar", bars, height={"band": 0.8}, stroke=None),
         layer("rule", ends, has_ends, strokeWidth=1.5, color=GREY),
-        layer("text", labels, align="left", dx=5, fontSize=11, ),
+        layer(
+            "text",
+            labels,
+            align="left",
+            dx=5,
+            fontSize=11,
+        ),
     ]
     return chart(rows, layers, 30 + len(cells) * (8 + 20 * len(modes)))
 
@@ -415,6 +441,7 @@ REST = ""
 """The name of the part that holds all other operators."""
 OUTSIDE = "outside"
 """The part of a step that no operator accounts for."""
+
 
 def bar_figure(
     bars: Bars,

@@ -489,7 +489,9 @@ def time_figure(data: RunData, words: Words) -> Figure | None:
     """The time per sample of every cell, and how many times as fast as the first that is, as the findings
     have it; None where it was not measured."""
     rows: list[Spec] = []
-    ratios = {(one.mode, one.cells): one for one in data.findings_in("factors") if one.kind == "cost"}
+    ratios = {
+        (one.mode, one.cells): one for one in data.findings_in("factors") if one.kind == "cost"
+    }
     for mode in MODES:
         measured = data.evidence.measured_in(mode)
         for one in measured:
@@ -505,11 +507,15 @@ def time_figure(data: RunData, words: Words) -> Figure | None:
     if not rows:
         return None
     rows, left_out = first_cells(rows)
-    first, others = data.evidence.cells[0].id, [row for row in rows if row["mode"] == rows[0]["mode"]]
+    first, others = (
+        data.evidence.cells[0].id,
+        [row for row in rows if row["mode"] == rows[0]["mode"]],
+    )
     notes = [words("time_note", cell=first)] if len(others) > 1 else []
     notes += [words("cost_dots_note")]
     notes += [words("left_out", number=left_out)] if left_out else []
-    told = words.listed(f"{row['cell']}: {row['label']}" for row in rows[:MOST_VALUES])
+    values = (f"{row['cell']}: {row['label']}" for row in rows[:MOST_VALUES])
+    told = words("list_semicolon").join(values)
     return Figure(
         id="cost-sample-us",
         caption=words("sample_us_caption"),
@@ -590,7 +596,9 @@ def cost_section(data: RunData, words: Words) -> Section | None:
         blocks.append(cost_table(evidence, words))
         others = (cost_figure(evidence, one, words) for one in (*COSTS, "peak_mib"))
         more += [one for one in (time_figure(data, words), *others) if one is not None]
-    blocks += (bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items())
+    blocks += (
+        bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()
+    )
     if findings := data.findings_in("phases"):
         blocks.append(bullets(findings, words))
     for mode in MODES:

@@ -171,6 +171,11 @@ class Figure:
     note: str = ""
     is_folded: bool = False
 
+    @property
+    def anchor(self) -> str:
+        """By which a statement leads to it."""
+        return f"figure-{self.id}"
+
 
 @dataclass(frozen=True)
 class Drawing:
@@ -280,8 +285,9 @@ def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
     inner = [one for section in sections for one in section.with_inner()]
     tables = (block for one in inner for block in one.blocks if isinstance(block, Table))
     rows = {row.id for table in tables for row in table.rows if row.id}
-    charts = ((one.id, b.id) for one in inner for b in one.all_blocks() if isinstance(b, Figure))
-    places = {one.id: one.id for one in inner} | dict(reversed([*charts]))
+    anchors = [(s.id, b.anchor) for s in inner for b in s.all_blocks() if isinstance(b, Figure)]
+    places = {one.id: one.id for one in inner} | dict(reversed(anchors))
+    places |= {anchor: anchor for _, anchor in anchors}
 
     def linked(block: Block) -> Block:
         if not isinstance(block, Statements):

@@ -276,11 +276,11 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
     rows += [
         (words("env_os"), f"{env.os}, {env.kernel}"),
         ("Python", env.python + torch),
-        (words("env_packages"), packages),
         ("CUDA", f"{env.cuda}{cudnn}{driver}" if env.cuda else words("env_none")),
     ]
     if env.torch_threads is not None:
         rows.append((words("env_threads"), str(env.torch_threads)))
+    rows.append((words("env_packages"), packages))
     if env.variables:
         variables = ", ".join(f"{variable}={text}" for variable, text in env.variables.items())
         rows.append((words("env_variables"), variables))

@@ -131,7 +131,8 @@ def _open_block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
             yield _own_text(block)
         case Table():
             note = table_note(block, words)
-            yield from (_caption(block, words, labels), _table(block))
+            yield from [] if block.is_folded else [_caption(block, words, labels)]
+            yield _table(block)
             yield from [f"*{escaped(note)}*"] if note else []
         case Gallery(note=note):
             yield from (_gallery(block), _caption(block, words, labels))

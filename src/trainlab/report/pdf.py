@@ -111,7 +111,9 @@ def _columns(sections: list[Section]) -> tuple[list[Section], list[Section], lis
 
     def num_lines(section: Section) -> int:
         return sum(
-            len(block.rows) if isinstance(block, Table) else len(getattr(block, "text", "").splitlines())
+            len(block.rows)
+            if isinstance(block, Table)
+            else len(getattr(block, "text", "").splitlines())
             for block in section.all_blocks()
         )
 
@@ -147,7 +149,7 @@ def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[s
             longest = max(map(len, text.splitlines()), default=0) if is_folded else 0
             values["size"] = min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
         case blocks.Figure():
-            values |= {"path": f"{block.id}.svg", "spec": None}
+            values |= {"path": f"{block.id}.svg", "spec": None, "anchor": block.anchor}
         case blocks.Drawing():
             width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
             values |= {"path": f"{block.id}.svg", "svg": None, "percent": 100 * width / FULL_WIDTH}
