@@ -245,8 +245,8 @@ def band(mark: str, rows: Sequence[Spec], place: Spec, *filters: Spec, **look: A
 def line_chart(
     rows: Sequence[Spec], x: Spec, y: Spec, hue: Spec, hover: Hover, seeds: Sequence[Spec] = ()
 ) -> Spec:
-    """Curves with their bands, and their names at their ends; points are drawn where there are few, many are
-    there only to hover over. `seeds`: rows of single ones, drawn thin."""
+    """Curves with their bands, and their names at their ends; points are drawn where there are few, many
+    are there only to hover over. `seeds`: rows of single ones, drawn thin."""
     is_few = len(rows) / max(1, len({(row["cell"], row["line"]) for row in rows})) <= 30
     size, opacity = (34, 1) if is_few else (60, 0)
     encoding = {"x": x, "y": y, "color": hue, "tooltip": tooltip(hover)}
@@ -477,7 +477,7 @@ def bar_figure(
         fits = kind != "operators" and text_width(row["part"]) < whole * LEAST_BAR
         row["inside"] = row["part"] if fits else ""
     places = {name: number for number, name in enumerate(dict.fromkeys([*among, *names]))}
-    fixed = {REST: GREY, OUTSIDE: PALE} | ({} if kind == "operators" else COLOURS)
+    fixed = {REST: GREY, OUTSIDE: PALE} | (COLOURS if kind != "operators" else {})
     hue = colour("part", list(labels.values()), None)
     hue["scale"]["range"] = [
         fixed.get(name)
@@ -497,7 +497,7 @@ def bar_figure(
         ("value", unit, ",.4~r"),
         ("share", words("share"), ".1%"),
     ]
-    encoding = {
+    encoding: Spec = {
         "y": nominal("cell", None, list(bars), CELL_AXIS),
         "x": x,
         "color": hue,
@@ -505,9 +505,8 @@ def bar_figure(
         "tooltip": tooltip(hover),
     }
     bar = layer("bar", encoding, stroke=None, height={"band": 0.72})
-    inside = {**encoding, "color": {"value": "#10151c"}, "text": {"field": "inside"}}
-    inside["x"] = {**x, "bandPosition": 0.5}
-    inside["detail"] = {"field": "part", "type": "nominal"}
+    inside: Spec = {**encoding, "color": {"value": "#10151c"}, "text": {"field": "inside"}}
+    inside |= {"x": x | {"bandPosition": 0.5}, "detail": {"field": "part", "type": "nominal"}}
     texts = layer("text", inside, fontSize=10.5)
     first = next(iter(bars))
     largest = sorted((row for row in rows if row["cell"] == first), key=lambda row: -row["value"])

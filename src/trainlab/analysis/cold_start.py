@@ -163,7 +163,7 @@ def first_steps_chart(rows: Sequence[Spec], among: Sequence[str], words: Words) 
     axis = scale_for([row["y"] for row in rows], fits_zero=True)
     hover: Hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    place = {
+    place: Spec = {
         "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
         "y": quantity("y", axis_title(y, axis, words), scale=axis),
         "color": colour("cell", cells, words("cell"), among=among),

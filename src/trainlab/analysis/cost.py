@@ -499,8 +499,9 @@ def time_figure(data: RunData, words: Words) -> Figure | None:
             label = words("bar_time", mode=name, time=cost.value)
             if found := ratios.get((mode, (measured[0].trial.cell, one.trial.cell))):
                 ends, _ = headline(found.ratio, found.interval, (measured[0], one), words)
-                is_open = found.verdict == "cannot tell" and found.interval is not None
-                times = (found.interval if is_open else ends).inverse
+                # What is not decided has no single figure.
+                ends = found.interval if found.verdict == "cannot tell" and found.interval else ends
+                times = ends.inverse
                 label = words("bar_times", mode=name, time=cost.value, times=times)
             row = dot(one.trial.cell, name, cost.value, (cost.low, cost.high))
             rows.append(row | {"label": label, "end": cost.high or cost.value})
@@ -612,5 +613,6 @@ def cost_section(data: RunData, words: Words) -> Section | None:
         if bars:
             more.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
     tables = (phase_table(evidence.measured_in(mode), mode, words) for mode in phases)
-    blocks += (replace(block, is_folded=True) for block in (*tables, *more))
+    blocks += (replace(table, is_folded=True) for table in tables)
+    blocks += (replace(figure, is_folded=True) for figure in more)
     return Section("phases", words("cost"), tuple(blocks))

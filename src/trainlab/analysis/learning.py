@@ -686,8 +686,8 @@ def learn_section(data: RunData, words: Words) -> Section | None:
     table = learn_table(evidence, words) if evidence.learned else None
     blocks += [block for block in (*figures, heat, table) if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
-    if (epochs := epochs_by_cell(evidence, words)) is not None:
-        blocks.append(replace(epochs, is_folded=True))
+    if (by_epoch := epochs_by_cell(evidence, words)) is not None:
+        blocks.append(replace(by_epoch, is_folded=True))
     # The heading says what there is beside the loss.
     others = [metric for metric in evidence.metrics if not metric.endswith("/loss")]
     heading = "learn" if any(map(is_share, others)) else "learn_metrics"
