@@ -168,9 +168,7 @@ def fit_legends(spec: Spec, width: int) -> None:
     for layer in spec["layer"]:
         hue = layer["encoding"].get("color", {})
         if (legend := hue.get("legend")) and (names := hue["scale"].get("domain")):
-            widest = max(
-                sum(12.0 if letter > "\u2e7f" else 6.6 for letter in name) for name in names
-            )
+            widest = max(map(text_width, names))
             legend["columns"] = max(1, min(MOST_COLUMNS, int(width / (widest + 34))))
 
 
