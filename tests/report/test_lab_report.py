@@ -166,7 +166,7 @@ def test_what_she_wrote_is_marked_as_hers_in_html_and_markdown(
     # The comparison has a section for each factor, which stands a level deeper here.
     comparison = next(s for s in part(report, "results").sections if s.id == "comparison")
     (deepest,) = comparison.sections
-    assert f'<h4 id="{deepest.id}">{deepest.title}</h4>' in page
+    assert f'<h4 id="{deepest.id}-title">{deepest.title}</h4>' in page
     assert f"#### {deepest.title}" in markdown_of(report)
 
 

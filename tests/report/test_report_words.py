@@ -28,7 +28,7 @@ BUILT = re.compile(
     r"activity|answer|change|cold_more|cold_one|column|compared_speed|cost_of|counted|data|decided|differs|effect|"
     r"edited|every|factor_name|failure|file|gate|instrument|interval|lab|level|limit|limits|listed|mark|memory|"
     r"metric|mode|moment|name|near|note|open|open_cost|page_column|page_state|part|phase|"
-    r"quantity|reason|reducer|remedy|share_of|"
+    r"quantity|reason|reducer|remedy|repeats|share_of|"
     r"script_part|script_step|script_time|seen_order|short|silent|source|start|state|status|step|"
     r"subject|summary|test|title|todo|update|warning|watch|comparisons|one_comparison"
     r")_"

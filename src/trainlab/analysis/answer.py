@@ -16,7 +16,7 @@ from typing import Any
 from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure, headline
+from trainlab.analysis.cost import headline, time_figure
 from trainlab.analysis.document import (
     Block,
     Entry,
@@ -177,11 +177,11 @@ class _Writer:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
         values |= self.ways
-        return self.made(one.fill(self.words, key, **values), section or one.section, why)
+        return self.made(one.fill(self.words, key, **values), section or one.section, why, one.row)
 
-    def made(self, text: str, section: str, why: object) -> Statement:
+    def made(self, text: str, section: str, why: object, row: str = "") -> Statement:
         """A sentence; `with_reason` says the reason, once for all."""
-        statement = Statement(self.words.tidy(text), section)
+        statement = Statement(self.words.tidy(text), section, row=row)
         self.whys |= {statement: why} if why else {}
         return statement
 
@@ -801,7 +801,7 @@ def answer_table(data: RunData, words: Words) -> Table | None:
 
 
 def answer_section(data: RunData, words: Words) -> Section:
-    """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
+    """The answer in a few sentences, the charts that show it, why it is so, and what is left open."""
     evidence, found = data.evidence, answer(data.evidence, data.findings, words)
     study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
@@ -812,14 +812,14 @@ def answer_section(data: RunData, words: Words) -> Section:
         key = "no_question_varied" if study.cells else "no_question_script"
         key = "no_question_inside" if script.from_inside else key
         asked.append(Paragraph(words(key, script=command_text(script))))
-    # The chart that shows what the first sentence says.
-    chart = cost_figure(evidence, "sample_us", words) if found.is_about_cost else None
+    # The charts that show what the sentences say: what it costs beside what it learned.
+    shown = [time_figure(data, words)] if found.is_about_cost else []
     metrics = compared_metrics(evidence)
     profiled = [mode for mode in MODES if data.profiled(mode)]
-    if chart is None and metrics:
+    if metrics:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
-        chart = figure_of(data, metrics[0], words)
-    elif chart is None and profiled:
-        chart = ops.operator_figure(data, profiled[0], words)
-    blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
+        shown.append(figure_of(data, metrics[0], words))
+    elif not shown and profiled:
+        shown.append(ops.operator_figure(data, profiled[0], words))
+    blocks = (*asked, *lead.blocks, *(one for one in shown if one is not None))
     return Section(lead.id, lead.title, blocks, tuple(others))

@@ -459,7 +459,9 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
                 id=document.figure_id("beside", subject.replace("_", "-")),
                 caption=title,
                 alt=words("final_alt", metric=title, values=told),
-                spec=charts.dot_chart(subject.replace("/", "_"), title, dots, words, "run"),
+                spec=charts.dot_chart(
+                    subject.replace("/", "_"), title, dots, words, mode_title="run"
+                ),
             )
         )
     return figures

@@ -38,7 +38,7 @@ class Bullet:
     text: str
     mark: Mark
     label: str
-    """The mark in words, for readers who do not see colours."""
+    """The mark in words, for readers who do not see colours; empty for a fact."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of the answer, and the section that has its evidence."""
+    """One sentence of the answer, and where its evidence stands: a section, or what `with_live_links` finds
+    in it."""
 
     text: str
     section: str | None = None
@@ -56,6 +57,8 @@ class Statement:
     """What would settle it, to copy."""
     remark: str = ""
     """Beside the command: how long it takes."""
+    row: str = ""
+    """The row of a table that is its evidence."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ class Row:
 
     entries: tuple[Entry, ...]
     cell: str | None = None
+    id: str = ""
+    """By which a statement leads to it."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Table:
     """Whether the first column holds names from code."""
     is_matrix: bool = False
     """Whether the headings of its columns are those of its rows, and its fields are coloured."""
+    is_folded: bool = False
 
     @property
     def verdict_column(self) -> int | None:
@@ -165,6 +171,12 @@ class Figure:
     """What it shows, for readers who do not see it."""
     spec: dict[str, Any] = field(hash=False)
     note: str = ""
+    is_folded: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """By which a statement leads to it."""
+        return f"figure-{self.id}"
 
 
 @dataclass(frozen=True)
@@ -205,7 +217,6 @@ class Listing:
     text: str
     language: str = ""
     is_folded: bool = False
-    """Whether a reader unfolds it where the format allows."""
 
 
 MOST_PIXELS = 2000
@@ -265,7 +276,7 @@ class OwnText:
         return [*chain.from_iterable(part.lines() for part in self.parts)]
 
 
-Block = (
+Block = (  # of which those with `is_folded` a reader unfolds; a PDF has them in its appendix
     Paragraph
     | Notice
     | Bullets
@@ -279,10 +290,15 @@ Block = (
 )
 
 
+def is_folded(block: "Block | Section") -> bool:
+    return getattr(block, "is_folded", False)
+
+
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
-    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False)."""
-    groups = groupby(blocks, lambda block: isinstance(block, Figure))
-    return [(is_chart, list(group)) for is_chart, group in groups]
+    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False) and from
+    those that are folded."""
+    groups = groupby(blocks, lambda block: (isinstance(block, Figure), is_folded(block)))
+    return [(is_chart, list(group)) for (is_chart, _), group in groups]
 
 
 @dataclass(frozen=True)
@@ -291,6 +307,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...] = ()
     sections: tuple["Section", ...] = ()
+    is_folded: bool = False
 
     def with_inner(self) -> Iterator["Section"]:
         """Itself and all sections in it, however deep."""
@@ -304,14 +321,21 @@ class Section:
 
 
 def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections, without links of statements to sections that are not among them."""
+    """The sections, with links of statements to the very row that is their evidence, else to the first
+    chart of its section or to the section; without those to sections that are not among them."""
     sections = tuple(sections)
-    ids = {one.id for section in sections for one in section.with_inner()}
+    inner = [one for section in sections for one in section.with_inner()]
+    tables = (block for one in inner for block in one.blocks if isinstance(block, Table))
+    rows = {row.id for table in tables for row in table.rows if row.id}
+    anchors = [(s.id, b.anchor) for s in inner for b in s.all_blocks() if isinstance(b, Figure)]
+    places = {one.id: one.id for one in inner} | dict(reversed(anchors))
+    places |= {anchor: anchor for _, anchor in anchors}
 
     def linked(block: Block) -> Block:
         if not isinstance(block, Statements):
             return block
-        items = (i if i.section in ids else replace(i, section=None) for i in block.items)
+        found = (i.row if i.row in rows else places.get(i.section or "") for i in block.items)
+        items = (replace(i, section=place) for i, place in zip(block.items, found, strict=True))
         return replace(block, items=tuple(items))
 
     def checked(section: Section) -> Section:

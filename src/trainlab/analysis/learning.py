@@ -508,7 +508,7 @@ def _settings(evidence: Evidence, words: Words) -> str:
     return words.listed(parts)
 
 
-MOST_POINTS = 120
+MOST_POINTS, MOST_OF_SEED = 120, 60
 """Points of one curve; a longer one is thinned out and keeps its last point."""
 
 
@@ -537,6 +537,8 @@ class Curves:
     """Whether they are counted in updates instead: no loader of a script tells what an epoch is."""
     num_each: int | None = None
     """Of a script: so many recorded updates of which a point is the mean."""
+    seeds: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
+    """Each single seed: its cell, and its value by moment."""
 
 
 RISES, FAR = 5.0, 100.0
@@ -585,7 +587,9 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
         ]
     num_each = math.ceil(longest / MOST_POINTS) if is_script and longest else None
     values: dict[str, dict[float, list[float]]] = {cell: defaultdict(list) for cell in learned}
+    by_seed: list[tuple[str, dict[float, float]]] = []
     for cell, points in curves:
+        by_seed.append((cell, {}))
         # Of so many points, at the last of them: single batches differ more than training does.
         for start in range(0, len(points), num_each or 1):
             some = points[start : start + (num_each or 1)]
@@ -593,6 +597,7 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
             over = math.fsum(known) / len(known) if known else math.nan
             if math.isfinite(over):
                 values[cell][some[-1][0]].append(over)
+                by_seed[-1][1][some[-1][0]] = over
     limits = metrics.limits_of(
         metric, (v for of_cell in values.values() for own in of_cell.values() for v in own)
     )
@@ -604,7 +609,12 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
     ]
     if not means:
         return None
-    return Curves(metric, tuple(means), bool(longest), over_updates and bool(longest), num_each)
+    seeds = (
+        (cell, tuple((x, y) for x, y in own.items() if x in {*thinned([*own], MOST_OF_SEED)}))
+        for cell, own in by_seed
+    )
+    counted = bool(longest), over_updates and bool(longest), num_each
+    return Curves(metric, tuple(means), *counted, tuple(seeds))
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
@@ -617,8 +627,11 @@ ABOVE = 1.25
 """Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
 
 
-def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Spec:
-    """Curves over epochs, or updates, with the band of the interval over seeds."""
+def curve_chart(
+    curves: Curves, cells: Sequence[str], words: Words, among: Sequence[str] = ()
+) -> charts.Spec:
+    """Curves over epochs, or updates, with the band of the interval over seeds; where that is too wide to
+    draw or the seeds are few, with each seed. `among` are all cells of the study."""
     scale = 100 if is_share(curves.metric) else 1
     rows: list[charts.Spec] = [
         {
@@ -638,6 +651,13 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
     highest = 100.0 if is_share(curves.metric) else math.inf
     axis = charts.fitted_axis(shown, room=ABOVE if cut else 1.0, highest=highest)
     charts.add_bands(rows, axis)
+    has_band = {row["cell"] for row in rows if "band_low" in row}
+    seeds: list[charts.Spec] = [
+        {"cell": cell, "seed": number, "x": x, "y": scale * y}
+        for number, (cell, points) in enumerate(curves.seeds)
+        if cell not in has_band and [one for one, _ in curves.seeds].count(cell) > 1
+        for x, y in points
+    ]
     ends = [row["x"] for row in rows]
     # Parts of an epoch only where there are few whole ones.
     is_short = curves.by_step and max(ends) < 2
@@ -649,7 +669,7 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
     x_title = words("updates" if curves.over_updates else "epochs_seen")
     y_title = words.metric_title(curves.metric)
     x = charts.quantity("x", x_title, scale={"nice": False}, axis=ticks)
-    y = charts.quantity("y", y_title, scale=axis)
+    y = charts.quantity("y", charts.axis_title(y_title, axis, words), scale=axis)
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
@@ -657,7 +677,8 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
         *charts.interval_hover(words, ".4~f"),
         ("n", words("seeds"), None),
     ]
-    return charts.line_chart(rows, x, y, charts.colour("cell", cells, words("cell")), hover)
+    hue = charts.colour("cell", cells, words("cell"), among=among)
+    return charts.line_chart(rows, x, y, hue, hover, seeds)
 
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
@@ -684,9 +705,10 @@ def learn_section(data: RunData, words: Words) -> Section | None:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=num_all)))
     heat = heat_figure(evidence, compared[0], words) if compared else None
     table = learn_table(evidence, words) if evidence.learned else None
-    shown = (*figures, heat, table, epochs_by_cell(evidence, words))
-    blocks += [block for block in shown if block is not None]
+    blocks += [block for block in (*figures, heat, table) if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
+    if (by_epoch := epochs_by_cell(evidence, words)) is not None:
+        blocks.append(replace(by_epoch, is_folded=True))
     # The heading says what there is beside the loss.
     others = [metric for metric in evidence.metrics if not metric.endswith("/loss")]
     heading = "learn" if any(map(is_share, others)) else "learn_metrics"
@@ -724,7 +746,7 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words.tidy(words(caption, metric=words.metric(metric))),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
-        spec=curve_chart(curves, data.drawn_cells, words),
+        spec=curve_chart(curves, data.drawn_cells, words, [cell.id for cell in evidence.cells]),
     )
 
 

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -157,7 +157,9 @@ class Summary:
         evidence, words = self.evidence, self.words
         if evidence.study.cells:
             self.print_blocks(learning.learn_table(evidence, words) if evidence.learned else None)
-            self.print_blocks(cost.cost_table(evidence, words) if evidence.measured else None)
+            if evidence.measured:
+                # What was measured again, too.
+                self.print_blocks(replace(cost.cost_table(evidence, words), num_shown=None))
         else:
             self.print_blocks(learning.epoch_table(evidence, words))
         # Of a script: its time by part, its median step, and what it was seen to use.

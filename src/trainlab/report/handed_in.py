@@ -37,7 +37,7 @@ CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
 OWN, UNSEEN = r'(<div class="own">[^<]{0,9}<p[^<]*</p>)', ("script", "style", "title")
 """Whose text an author's is trainlab wrote."""
 FIELD = re.compile(r"<m?t[dh]\b[^<>]*>")
-LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
+LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|summary|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
     r"[0-9a-f]{32,}|(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"

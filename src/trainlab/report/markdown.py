@@ -14,6 +14,7 @@ from trainlab.analysis.document import (
     OwnText,
     Section,
     Table,
+    is_folded,
 )
 from trainlab.report.pictures import Labels, file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
@@ -91,14 +92,28 @@ def _fenced(text: str, language: str = "") -> str:
 
 def _section(section: Section, level: int, words: Words, labels: Labels) -> Iterator[str]:
     yield f"{'#' * level} {escaped(section.title)}"
+    if section.is_folded:
+        yield f"<details><summary>{words('unfold')}</summary>"
     for block in section.blocks:
         yield from _block(block, words, labels)
     for inner in section.sections:
         yield from _section(inner, level + 1, words, labels)
+    if section.is_folded:
+        yield "</details>"
 
 
 def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
     """Its paragraphs. The caption of a table stands above it, that of a picture below it."""
+    if not is_folded(block):
+        yield from _open_block(block, words, labels)
+        return
+    label = "" if isinstance(block, Listing) else labels(block) + words("colon")
+    yield f"<details><summary>{label}{escaped(block.caption)}</summary>"  # type: ignore[union-attr]
+    yield from _open_block(block, words, labels)
+    yield "</details>"
+
+
+def _open_block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
     match block:
         case blocks.Paragraph(text):
             yield escaped(text)
@@ -106,19 +121,20 @@ def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
             yield f"> [!{ALERTS[tone]}]\n> {escaped(text)}"
         case blocks.Bullets(items):
             colon = words("colon")
-            yield "\n".join(f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
+            marks = (f"**{i.label}**{colon}" if i.label else "" for i in items)
+            texts = zip(marks, items, strict=True)
+            yield "\n".join(f"- {mark}{escaped(one.text)}" for mark, one in texts)
         case blocks.Statements(items):
             yield "\n".join(map(_statement, items))
-        case Listing(caption, text, language, is_folded):
-            caption = escaped(caption)
-            yield f"<details><summary>{caption}</summary>" if is_folded else f"**{caption}**"
+        case Listing(caption, text, language):
+            yield from [] if block.is_folded else [f"**{escaped(caption)}**"]
             yield _fenced(text, language)
-            yield from ["</details>"] if is_folded else []
         case OwnText():
             yield _own_text(block)
         case Table():
             note = table_note(block, words)
-            yield from (_caption(block, words, labels), _table(block))
+            yield from [] if block.is_folded else [_caption(block, words, labels)]
+            yield _table(block)
             yield from [f"*{escaped(note)}*"] if note else []
         case Gallery(note=note):
             yield from (_gallery(block), _caption(block, words, labels))

@@ -47,6 +47,8 @@ def table_note(table: Table, words: Words) -> str:
 
 FAMILY = "Trainlab Sans SC"
 REGULAR = "TrainlabSansSC-Regular.otf"
+LATIN = {400: "SourceSans3-Regular.woff2", 600: "SourceSans3-SemiBold.woff2"}
+"""Of a page, by weight."""
 
 
 def font_folder() -> Path:
@@ -56,11 +58,15 @@ def font_folder() -> Path:
 
 
 def embedded_font(document: Document) -> str:
-    """A style with the characters this document uses in it; empty where it has no Chinese ones."""
+    """A style with the Latin face, and the Chinese characters that this document uses where it has any."""
+    latin = (
+        _face("Trainlab Latin", weight, (font_folder() / name).read_bytes())
+        for weight, name in LATIN.items()
+    )
     # The document's repr has every text in it, also those of charts; the page around it is of our words.
     shown = repr(document)
     if not any(ord(character) >= 0x2E80 for character in shown):
-        return ""
+        return "".join(latin)
     shown += "".join(text for texts in WORDS.values() for text in texts)
     subset = import_extra("fontTools.subset", "a Chinese HTML report")
     import_extra("brotli", "a Chinese HTML report")
@@ -72,9 +78,13 @@ def embedded_font(document: Document) -> str:
     font.recalcTimestamp = False
     content = io.BytesIO()
     subset.save_font(font, content, options)
-    data = f"data:font/woff2;base64,{base64.b64encode(content.getvalue()).decode()}"
-    face = f"font-family: 'Trainlab Report'; src: url({data}) format('woff2'); font-display: block;"
-    return f"\n@font-face {{ {face} }}\n"
+    return "".join((*latin, _face("Trainlab Report", 400, content.getvalue())))
+
+
+def _face(family: str, weight: int, content: bytes) -> str:
+    data = f"url(data:font/woff2;base64,{base64.b64encode(content).decode()}) format('woff2')"
+    look = f"font-family: '{family}'; font-weight: {weight}; src: {data}; font-display: block;"
+    return f"\n@font-face {{ {look} }}\n"
 
 
 def lacks_glyphs(document: Document) -> bool:
