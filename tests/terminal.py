@@ -44,10 +44,11 @@ class Terminal:
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
     def end(self) -> int:
-        """The exit code, once the program has ended and shown all."""
+        """The exit code, once the program has ended and shown all; one that does not is killed."""
         with suppress(OSError):
             while select.select([self._master], [], [], PATIENCE_S)[0]:
                 self.shown += os.read(self._master, 4096).decode()
+            os.kill(self.pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def close(self) -> None:

@@ -173,9 +173,7 @@ def test_timing_ends_once_every_ratio_is_narrow_enough_or_its_budget_is_spent(
             assert (metrics["off_by"] <= cost.ratio_within) == is_known
         assert bool(open_ratios(folder)) == (not is_known)
     (text,) = open_ratios(folder)
-    assert re.fullmatch(
-        r"Ratios of time .* within [\d.]+% in the time given, not yet .* 5.0%\.", text
-    )
+    assert re.fullmatch(r"Ratios of time .* within [\d.]+%.* 5.0%.*", text)
 
 
 def test_further_benches_run_while_a_ratio_is_wide_and_there_is_time(
@@ -196,7 +194,7 @@ def test_further_benches_run_while_a_ratio_is_wide_and_there_is_time(
 def open_ratios(folder: RunFolder) -> list[str]:
     evidence = gather(folder)
     points = answer(evidence, findings(evidence), Words("en")).open_points
-    return [one.text for one in points if "in the time given" in one.text]
+    return [one.text for one in points if "Ratios of time" in one.text]
 
 
 @pytest.mark.slow

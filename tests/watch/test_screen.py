@@ -109,7 +109,9 @@ def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(tmp_path: Path) -> None:
         terminal.type("\x1a")
         terminal.until("Stopped")
         terminal.type("echo $((6 * 7))\r")
-        terminal.until("42")
+        terminal.until("42\r\n")
+        terminal.shown = terminal.shown.rpartition("42\r\n")[2]
+        terminal.until("bash-")
         terminal.shown = ""
         terminal.type("fg\r")
         terminal.until("program.py\r\n")
