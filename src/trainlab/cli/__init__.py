@@ -17,6 +17,7 @@ from trainlab.language import split_language, spoken_language
 SUMMARY = "A lab bench for deep-learning training."
 HOMES = {
     "run": ("run_verbs", "Run a workload or a study and say what follows from it."),
+    "search": ("run_verbs", "Look for the best setting, and confirm what is found."),
     "watch": ("script_verbs", "Run a training script as it is, and say where its time goes."),
     "diagnose": ("script_verbs", "Say what limits a training script, and prove it."),
     "resume": ("run_verbs", "Go on with a run that was cut short."),

@@ -80,6 +80,8 @@ def question_of(
         levels[name] = tuple(map(scalar_of, parts))
     # An option overrides what a file says of the same setting, and what is only about what it said.
     dropped = {*varied, *(STEP_SCHEDULE_ONLY if "schedule" in settings else ())} - settings.keys()
+    if "search" in given and base.search is not None:
+        given["search"] = base.search.model_dump(exclude_unset=True) | given["search"]
     merged = {
         **base.model_dump(exclude_unset=True),
         "settings": {name: value for name, value in single.items() if name not in dropped},
@@ -140,6 +142,19 @@ def varied_of(options: Sequence[str], *, as_written: bool = False) -> dict[str, 
     if problems:
         raise SpecError(problems)
     return varied
+
+
+def spaces_of(options: Sequence[str]) -> dict[str, str]:
+    """What every --vary of a search says of its setting."""
+    found: dict[str, str] = {}
+    for text in options:
+        name, equals, space = (part.strip() for part in text.partition("="))
+        name = name.replace("-", "_")
+        if not equals or not name or name in found:
+            rule = "must be NAME=SPACE, each name once, as in lr=1e-5..1e-1 or optimizer=adam,sgd"
+            raise SpecError([f"--vary: got {text!r}, {rule}"])
+        found[name] = space
+    return found
 
 
 def _written(question: Question, *, exclude_unset: bool = False) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from trainlab.spec.base import (
     other_names,
     setting_of,
 )
+from trainlab.spec.facts import WorkloadFacts
+from trainlab.spec.search import SearchAsked, SearchSpec, corners, dimension_of, ordered
 from trainlab.spec.settings import (
     OF_WORKLOADS,
     Scalar,
@@ -35,8 +37,11 @@ from trainlab.spec.study import (
     cell_id,
     combinations,
     level_text,
+    lower_is_better,
+    objective_of,
     short_name,
     with_levels,
+    without_part,
 )
 
 # Settings that contradict each other: what was asked for and would have no effect, or not the one meant.
@@ -112,6 +117,8 @@ class Question(StudyBase):
     """Factors and their levels; a name that is no setting is a parameter of the model."""
     cells: tuple[dict[str, Scalar], ...] = ()
     """Further cells, each with its own levels."""
+    search: SearchAsked | None = None
+    """Look for the best setting in place of comparing those of `vary`."""
 
 
 def read_question(path: Path) -> Question:
@@ -231,6 +238,65 @@ def layout_of(
     if problems:
         raise SpecError(dict.fromkeys(problems))
     return tuple(cells.values()), tuple(same_as_base)
+
+
+def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> SearchSpec:
+    """The search with its space laid out; SpecError with all that is wrong with it."""
+    problems, dimensions = list[str](), []
+    for name, space in asked.vary.items():
+        try:
+            found = dimension_of(_factor(name, facts.parameters, "search.vary", problems), space)
+        except SpecError as error:
+            problems += [f"search.vary.{problem}" for problem in error.problems]
+        else:
+            if found.only_if is not None:
+                other = _factor(found.only_if[0], facts.parameters, "search.vary", problems)
+                found = found.model_copy(update={"only_if": (other, found.only_if[1])})
+            dimensions.append(found)
+    if not asked.vary:
+        problems.append("search.vary: got none, must name what is searched, as lr = \"1e-5..1e-1\"")
+    if question.vary or question.cells:
+        problems.append("search: a search compares what it finds; leave vary and cells out")
+    if asked.sampler == "grid" and (ranges := [o.name for o in dimensions if not o.choices]):
+        rule = "grid tries all combinations of choices; give choices, or sampler tpe or random"
+        problems.append(f"search.vary.{short_name(ranges[0])}: is a range, but {rule}")
+    problems += set_and_varied(question.settings, [one.name for one in dimensions])
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    space, own = ordered(dimensions), {"val_fraction": VALIDATED, **question.settings}
+    for levels in corners(space):
+        try:
+            settings = settings_for(facts.defaults, with_levels(own, levels))
+            problems += facts.problems(settings)
+        except SpecError as error:
+            problems += [f"{cell_id(levels)}: {problem}" for problem in error.problems]
+    if not settings_for(facts.defaults, own).val_fraction:
+        problems.append(
+            "val_fraction: got 0, but test data are never searched on; leave it out, or give a share"
+        )
+    named, is_lower = objective_of(question.objective or facts.objective or "loss")
+    if not (question.objective or facts.objective) and facts.metrics:
+        named = facts.metrics[0]
+    metric = without_part(named)
+    if is_lower is None and metric in facts.higher_is_better:
+        is_lower = not facts.higher_is_better[metric]
+    if (is_lower := lower_is_better(metric) if is_lower is None else is_lower) is None:
+        problems.append(f"objective: nothing says which way {metric} is better; add {metric}:min or :max")
+    if problems or is_lower is None:
+        raise SpecError(dict.fromkeys(problems))
+    return SearchSpec(
+        **asked.model_dump(),
+        dimensions=space,
+        metric=f"val/{metric}",
+        is_lower_better=is_lower,
+        defaults=dict(facts.defaults),
+        asked=own,
+        cost=None if question.cost is None else question.cost.model_dump(mode="json"),
+    )
+
+
+VALIDATED = 0.1
+"""The share of the training samples that a search is scored on, unless another is asked for."""
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
