@@ -283,7 +283,9 @@ class SearchVerb(RunVerb):
     linear to choose), or choices, as optimizer=adam,sgd; `if NAME=VALUE` behind it says when; again for
     more."""
     settings: Settings = Field({}, alias="--of-workload")
-    tries: Count | None = option("COUNT", "settings", names="--settings", shown="60, or by --budget")
+    tries: Count | None = option(
+        "COUNT", "settings", names="--settings", shown="60, or by --budget"
+    )
     """How many settings are tried."""
     sampler: Literal["tpe", "random", "grid"] | None = option("tpe|random|grid", "settings")
     """What is tried next: by Optuna's TPE, at random, or all combinations of choices."""
@@ -293,7 +295,7 @@ class SearchVerb(RunVerb):
     """So many of the best are trained again, with seeds that chose nothing."""
 
     def answer(self) -> None:
-        given = {"settings": self.tries, "budget_s": self.budget}
+        given: dict[str, Any] = {"settings": self.tries, "budget_s": self.budget}
         given |= self.model_dump(include={"sampler", "stop_early", "confirm"})
         search = {name: value for name, value in given.items() if value is not None}
         if self.vary:

@@ -5,16 +5,15 @@ import math
 import random
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainlab.analysis.evidence import busy_s
+from trainlab.analysis.search import Tried, ranked, tried_of
 from trainlab.execute.planned_run import add_groups
 from trainlab.extras import import_extra
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher, metric_texts
 from trainlab.plan import Group, bench_of, further_groups, tried_groups
-from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked, settings_for
 from trainlab.spec.search import Bars, Dimension, Levels, SearchSpec, grid_of
 from trainlab.spec.settings import Scalar
@@ -30,48 +29,14 @@ DRAWN = 20
 """So many draws for each setting that is to be new."""
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A setting that was tried."""
-
-    levels: Levels
-    values: tuple[float, ...]
-    """The metric after each epoch that it trained; the last may be NaN."""
-    is_whole: bool
-    """Whether it trained to its end: a score."""
-    has_failed: bool = False
-
-    @property
-    def score(self) -> float:
-        return self.values[-1] if self.values else math.nan
-
-
 def tried_in(run: Run, search: SearchSpec) -> list[Tried]:
     """All that have ended, in the order in which they were planned."""
-    found = []
-    for trial in run.trials():
-        if trial.kind == "try" and trial.state in ("done", "diverged", "failed"):
-            lines = run.trial(trial.id).epochs() if trial.state == "done" else ()
-            values = [_number(line.get(search.metric)) for line in lines]
-            is_whole = trial.state == "done" and not _was_stopped(trial) and bool(values)
-            levels = {n: v for n, v in trial.levels.items() if v is not None}
-            found.append(Tried(levels, tuple(values), is_whole, trial.state == "failed"))
-    return found
-
-
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
-
-
-def _was_stopped(trial: TrialRecord) -> bool:
-    return any(one.code == "search_stopped" for one in trial.notes)
-
-
-def ranked(tried: Sequence[Tried], search: SearchSpec) -> list[Tried]:
-    """Those with a score, the best first."""
-    sign = 1 if search.is_lower_better else -1
-    whole = [one for one in tried if one.is_whole and math.isfinite(one.score)]
-    return sorted(whole, key=lambda one: sign * one.score)
+    ended = [
+        one
+        for one in run.trials()
+        if one.kind == "try" and one.state in ("done", "diverged", "failed")
+    ]
+    return [tried_of(one, run.trial(one.id).epochs(), search) for one in ended]
 
 
 class SearchStage:
@@ -126,7 +91,7 @@ class SearchStage:
             if len(known := [one for one in come if math.isfinite(one)]) < FEWEST_JUDGED:
                 break
             values.append(statistics.median(known))
-        bar = {"metric": search.metric, "is_lower_better": search.is_lower_better}
+        bar: dict[str, Any] = {"metric": search.metric, "is_lower_better": search.is_lower_better}
         return Bars(**bar, values=tuple(values)) if values else None
 
     def _confirm(self, run: Run, study: Study, tried: Sequence[Tried]) -> tuple[Group, ...]:
@@ -148,7 +113,9 @@ class SearchStage:
         if groups:
             add_groups(run, groups, study)
             number = len(cells) - 1
-            self._tell(lambda words: words("search_confirms", number=number, seeds=len(study.seeds)))
+            self._tell(
+                lambda words: words("search_confirms", number=number, seeds=len(study.seeds))
+            )
         return tuple(groups)
 
     def _tell_best(self, tried: Sequence[Tried]) -> None:
@@ -170,8 +137,8 @@ class SearchStage:
 
 
 def proposed(search: SearchSpec, tried: Sequence[Tried], count: int) -> list[Levels]:
-    """So many settings that were not tried yet; fewer where the space has no more. MissingExtraError without
-    Optuna."""
+    """So many settings that were not tried yet; fewer where the space has no more. MissingExtraError
+    without Optuna."""
     seen = {str(sorted(one.levels.items())) for one in tried}
     candidates = iter(_grid(search)) if search.sampler == "grid" else _drawn(search, tried, count)
     found = list[Levels]()
@@ -215,8 +182,8 @@ def _suggested(trial: Any, one: Dimension) -> Scalar:
         drawn: Scalar = trial.suggest_categorical(one.name, one.choices)
         return drawn
     suggest = trial.suggest_int if one.is_whole else trial.suggest_float
-    drawn = suggest(one.name, one.low, one.high, log=one.is_log)
-    return drawn
+    number: int | float = suggest(one.name, one.low, one.high, log=one.is_log)
+    return number
 
 
 def _distribution(optuna: Any, one: Dimension) -> Any:

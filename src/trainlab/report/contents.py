@@ -21,6 +21,7 @@ from trainlab.analysis.probes import probe_section
 from trainlab.analysis.roofline import limits_section
 from trainlab.analysis.scaling import parallel_section, scaling_section
 from trainlab.analysis.scripts import command_text, script_section, seen_section
+from trainlab.analysis.search import search_section
 from trainlab.report.repeat import files_section, repeat_section
 from trainlab.words import Words
 
@@ -33,6 +34,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     environment_section,
     seen_section,
     network_section,
+    search_section,
     learn_section,
     class_section,
     script_section,

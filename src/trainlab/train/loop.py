@@ -153,7 +153,9 @@ def _stop_if_in_vain(member: Member, epoch: int, metrics: Mapping[str, float]) -
         return
     if bars is not None and bars.stops(epoch, metrics.get(bars.metric, math.nan)):
         progress.state = "done"
-        setup.note_once("search_stopped", epoch=epoch, metric=bars.metric, bar=bars.values[epoch - 1])
+        setup.note_once(
+            "search_stopped", epoch=epoch, metric=bars.metric, bar=bars.values[epoch - 1]
+        )
     elif patience is not None and epoch - progress.best_epoch >= patience:
         progress.state = "done"
         setup.note_once("stopped_early", epoch=epoch, best=progress.best_epoch)
