@@ -95,6 +95,7 @@ def question_of(
         **{name: f"--vary {name}" for name in varied},
         **{f"{kind}{n}": option_of(TrainSpec, n) for n in settings for kind in ("", "vary.")},
         **{f"{kind}.{name}": f"--vary {name}" for name in varied for kind in ("vary", "model")},
+        **_places_of_search(given.get("search") or {}),
     }
     with Asked(base, where, places, {}).naming_options():
         question = checked_question(merged, where)
@@ -109,6 +110,13 @@ def question_of(
     now, before = _written(question), _written(base, exclude_unset=True)
     overridden = {n: v for n, v in before.items() if n not in now or not _same(now[n], v)}
     return Asked(question, where, places, overridden)
+
+
+def _places_of_search(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Places in the search of a study to the options of `search`."""
+    options = {f"search.{name}": f"--{name.replace('_', '-')}" for name in asked}
+    spaces = {f"search.vary.{name}": f"--vary {name}" for name in asked.get("vary", ())}
+    return options | spaces | {"search.budget_s": "--budget"}
 
 
 def _cost(base: Question, profile: bool | None, given: Mapping[str, str]) -> dict[str, Any] | None:

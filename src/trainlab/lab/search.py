@@ -4,6 +4,7 @@ them confirmed with seeds that chose nothing."""
 import math
 import random
 import statistics
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -105,8 +106,8 @@ class SearchStage:
                 cells.append(Cell(id=cell_id(one.levels), levels=one.levels, settings=settings))
         cost = None if search.cost is None else checked(CostSpec, search.cost)
         study = study.model_copy(update={"cells": tuple(cells), "cost": cost})
-        others = study.model_copy(update={"cells": tuple(cells[1:])})
-        groups = [g for seed in study.seeds for g in further_groups(others, [seed]) if cells[1:]]
+        further = further_groups(study, study.seeds)
+        groups = [group for group in further if group.trials[0].cell != BASE]
         if cost is not None:
             benches = [(mode, n) for n in range(1, cost.processes + 1) for mode in cost.modes]
             groups += [group for mode, n in benches for group in bench_of(study, mode, n)]
@@ -164,7 +165,9 @@ def _drawn(search: SearchSpec, tried: Sequence[Tried], count: int) -> Iterator[L
     seed = len(tried)
     sampler = optuna.samplers.RandomSampler(seed=seed)
     if search.sampler == "tpe":
-        sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+        with warnings.catch_warnings():  # that asking for several at once may change
+            warnings.simplefilter("ignore")
+            sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     direction = "minimize" if search.is_lower_better else "maximize"
     study = optuna.create_study(direction=direction, sampler=sampler)
     spaces = {one.name: _distribution(optuna, one) for one in search.dimensions}
