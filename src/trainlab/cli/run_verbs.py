@@ -293,10 +293,12 @@ class SearchVerb(RunVerb):
     """Stop a setting that is worse after an epoch than half of those before it were."""
     confirm: Count | None = option("COUNT", "settings")
     """So many of the best are trained again, with seeds that chose nothing."""
+    draw: Annotated[int | None, Field(ge=0)] = option("NUMBER", "settings")
+    """Another number tries other settings."""
 
     def answer(self) -> None:
         given: dict[str, Any] = {"settings": self.tries, "budget_s": self.budget}
-        given |= self.model_dump(include={"sampler", "stop_early", "confirm"})
+        given |= self.model_dump(include={"sampler", "stop_early", "confirm", "draw"})
         search = {name: value for name, value in given.items() if value is not None}
         if self.vary:
             search["vary"] = spaces_of(self.vary)

@@ -162,7 +162,7 @@ def _grid(search: SearchSpec) -> list[Levels]:
 def _drawn(search: SearchSpec, tried: Sequence[Tried], count: int) -> Iterator[Levels]:
     optuna = import_extra("optuna", "a search", "search")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    seed = len(tried)
+    seed = random.Random(f"{search.draw}/{len(tried)}").randrange(2**32)  # noqa: S311
     sampler = optuna.samplers.RandomSampler(seed=seed)
     if search.sampler == "tpe":
         with warnings.catch_warnings():  # that asking for several at once may change

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trainlab.errors import SpecError
 from trainlab.spec.base import Setting, Spec, seconds_of
@@ -166,6 +166,8 @@ class SearchAsked(Spec):
     """Stop a setting whose validation metric after an epoch is worse than half of those before it had."""
     confirm: PositiveInt = 3
     """So many of the best are trained again, with seeds that chose nothing."""
+    draw: NonNegativeInt = 0
+    """Another number tries other settings."""
 
 
 class Bars(Spec):
