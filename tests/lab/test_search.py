@@ -18,10 +18,24 @@ from trainlab.spec.search import SearchSpec, dimension_of
 
 optuna = pytest.importorskip("optuna", reason="needs pip install 'trainlab[search]'")
 
-ASKED = """
-    own_work.py:tiny --vary lr=1e-4..1 --vary optimizer=adam,sgd
-    --settings 10 --seeds 3 --epochs 3 --confirm 2 --threads 1 --no-tensorboard
-""".split()
+ASKED = [
+    "own_work.py:tiny",
+    "--vary",
+    "lr=1e-4..1",
+    "--vary",
+    "optimizer=adam,sgd",
+    "--settings",
+    "10",
+    "--seeds",
+    "3",
+    "--epochs",
+    "3",
+    "--confirm",
+    "2",
+    "--threads",
+    "1",
+    "--no-tensorboard",
+]
 SPACE = (dimension_of("lr", "1e-4..1"), dimension_of("optimizer", "adam,sgd"))
 
 
@@ -40,7 +54,14 @@ def spec(**values: Any) -> SearchSpec:
 def outcome(run: RunFolder) -> dict[str, object]:
     """All that a search comes to, without times."""
     return {
-        trial.id: (trial.levels, trial.seed, trial.state, trial.epochs_done, trial.final, trial.bars)
+        trial.id: (
+            trial.levels,
+            trial.seed,
+            trial.state,
+            trial.epochs_done,
+            trial.final,
+            trial.bars,
+        )
         for trial in run.trials()
     }
 

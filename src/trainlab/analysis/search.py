@@ -14,10 +14,10 @@ from trainlab.analysis.finding import Finding, Kind, RunData, factor_name, joine
 from trainlab.analysis.tables import EMPTY, count, first_bullets, name, number, table_of, value
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.search import Dimension, Levels, SearchSpec
-from trainlab.spec.study import cell_id, level_text
+from trainlab.spec.study import cell_id, level_text, recorded_as, without_part
 from trainlab.stats.means import Interval, mean_of
 from trainlab.words import Words
-from trainlab.words.numbers import is_share, metric_difference, metric_value
+from trainlab.words.numbers import figure, is_share, metric_difference, metric_value
 
 PARTS = 3
 """A range is looked at in so many parts, with as many settings each."""
@@ -37,27 +37,46 @@ class Tried:
     is_whole: bool
     """Whether it trained to its end: its last value is then its score."""
     has_failed: bool = False
+    reached_s: float | None = None
+    """Where a target is looked for: seconds of training until it was reached; infinite where it was not."""
 
     @property
     def score(self) -> float:
+        if self.reached_s is not None:
+            return self.reached_s
         return self.values[-1] if self.values else math.nan
 
 
 def tried_of(trial: TrialRecord, epochs: Sequence[dict[str, object]], search: SearchSpec) -> Tried:
     """What came of a trial of a search that has ended; `epochs`: the lines of its curve."""
     is_done = trial.state == "done"
-    known = [line.get(search.metric) for line in (epochs if is_done else ())]
+    known: list[object] = [line.get(search.metric) for line in (epochs if is_done else ())]
+    if is_done and not any(v is not None for v in known):
+        # Of a script, what it ended with.
+        names = recorded_as(without_part(search.metric))
+        known = list[object](trial.final[name] for name in names if name in trial.final)[:1]
     values = tuple(v if isinstance(v, float) else math.nan for v in known)
     was_stopped = any(one.code == "search_stopped" for one in trial.notes)
     levels = {n: level for n, level in trial.levels.items() if level is not None}
     is_whole = is_done and not was_stopped and bool(values)
-    return Tried(trial.id, levels, values, is_whole, trial.state == "failed")
+    reached_s = None
+    if search.time_to is not None:
+        good = (place for place, value in enumerate(values) if search.is_good(value))
+        place = next(good, None)
+        reached_s = math.inf if place is None else float(str(epochs[place]["time_s"]))
+    return Tried(trial.id, levels, values, is_whole, trial.state == "failed", reached_s)
 
 
 def ranked(tried: Sequence[Tried], search: SearchSpec) -> list[Tried]:
     """Those with a score, the best first; of equal ones that which came first."""
     whole = [one for one in tried if one.is_whole and math.isfinite(one.score)]
-    return sorted(whole, key=lambda one: one.score if search.is_lower_better else -one.score)
+    is_lower = search.is_lower_better or search.time_to is not None
+    return sorted(whole, key=lambda one: one.score if is_lower else -one.score)
+
+
+def score_text(score: float, search: SearchSpec) -> str:
+    """`88.10%`; of a target, the seconds until it was reached."""
+    return metric_value(search.metric, score) if search.time_to is None else f"{figure(score)} s"
 
 
 def tries(evidence: Evidence) -> list[Tried]:
@@ -76,7 +95,7 @@ def tries(evidence: Evidence) -> list[Tried]:
 
 def _searched_text(found: Finding, words: Words) -> str:
     names = joined((factor_name(one, words) for one in found.factors), words)
-    text = found.fill(words, "searched", names=names, value=metric_value(found.subject, found.best))
+    text = found.fill(words, "searched", names=names)
     stopped = words("searched_stopped", number=found.num_stopped) if found.num_stopped else ""
     return words.sentences(text, stopped)
 
@@ -121,12 +140,12 @@ def search_findings(evidence: Evidence) -> Iterator[Finding]:
         **of_best,
         n=len(tried),
         num_stopped=sum(not one.is_whole and not one.has_failed for one in tried),
-        best=best.score,
+        value=score_text(best.score, search),
         factors=[one.name for one in search.dimensions],
     )
     sign = -1 if search.is_lower_better else 1
     values = evidence.finite_values(cell_id(best.levels), search.metric)
-    if (over := mean_of(values)) is not None:
+    if search.time_to is None and (over := mean_of(values)) is not None:
         ends = [sign * (best.score - end) for end in over.ends if end is not None]
         yield OPTIMISM(
             **of_best,
@@ -227,7 +246,7 @@ def _history(tried: Sequence[Tried], search: SearchSpec, words: Words) -> Figure
     rows = _points(tried, search, words)
     x = charts.quantity("number", words("search_number"), axis={"tickMinStep": 1, "format": "d"})
     best = ranked(tried, search)[:1]
-    score = metric_value(search.metric, best[0].score) if best else ""
+    score = score_text(best[0].score, search) if best else ""
     caption = words("search_caption", metric=words.metric(search.metric))
     alt = words("search_alt", number=len(tried), score=score)
     return Figure("search-history", caption, alt, _scatter(rows, x, search, words))

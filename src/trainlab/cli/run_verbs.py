@@ -295,10 +295,12 @@ class SearchVerb(RunVerb):
     """So many of the best are trained again, with seeds that chose nothing."""
     draw: Annotated[int | None, Field(ge=0)] = option("NUMBER", "settings")
     """Another number tries other settings."""
+    time_to: float | None = option("VALUE", "settings")
+    """Look for the setting that is soonest this good, as 0.97; add --profile to measure what its steps cost."""
 
     def answer(self) -> None:
         given: dict[str, Any] = {"settings": self.tries, "budget_s": self.budget}
-        given |= self.model_dump(include={"sampler", "stop_early", "confirm", "draw"})
+        given |= self.model_dump(include={"sampler", "stop_early", "confirm", "draw", "time_to"})
         search = {name: value for name, value in given.items() if value is not None}
         if self.vary:
             search["vary"] = spaces_of(self.vary)

@@ -155,7 +155,7 @@ def _stage_of(study: Study, watcher: Watcher) -> NextStage | None:
     """What a study says itself comes after its first trials."""
     if study.search is None:
         return None
-    from trainlab.lab.search import SearchStage
+    from trainlab.lab.searching import SearchStage
 
     return SearchStage(study, watcher).groups
 

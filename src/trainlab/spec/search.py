@@ -168,6 +168,8 @@ class SearchAsked(Spec):
     """So many of the best are trained again, with seeds that chose nothing."""
     draw: NonNegativeInt = 0
     """Another number tries other settings."""
+    time_to: float | None = None
+    """Look for the setting that is soonest this good, on validation data, in place of the best."""
 
 
 class Bars(Spec):
@@ -200,3 +202,8 @@ class SearchSpec(SearchAsked):
     """The settings of all that are tried."""
     cost: dict[str, Any] | None = None
     """What a step costs is measured of those that are confirmed, as this says."""
+
+    def is_good(self, value: float) -> bool:
+        """Whether it reaches the target that is looked for."""
+        target = math.nan if self.time_to is None else self.time_to
+        return value <= target if self.is_lower_better else value >= target

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainlab.analysis.evidence import busy_s
-from trainlab.analysis.search import Tried, ranked, tried_of
+from trainlab.analysis.search import Tried, ranked, score_text, tried_of
 from trainlab.execute.planned_run import add_groups
 from trainlab.extras import import_extra
 from trainlab.lab.opened import Run
-from trainlab.lab.run_progress import Watcher, metric_texts
+from trainlab.lab.run_progress import Watcher
 from trainlab.plan import Group, bench_of, further_groups, tried_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked, settings_for
 from trainlab.spec.search import Bars, Dimension, Levels, SearchSpec, grid_of
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import BASE, cell_id, with_levels
+from trainlab.spec.study import BASE, cell_id, with_levels, without_part
 
 SETTINGS = 60
 """Tried where neither a number nor a budget is asked for."""
@@ -87,7 +87,8 @@ class SearchStage:
         """What half of those before were no worse than, after each epoch but the last."""
         search = self._search
         values = list[float]()
-        for epoch in range(base.epochs - 1 if search.stop_early else 0):
+        is_asked = search.stop_early and search.time_to is None
+        for epoch in range(base.epochs - 1 if is_asked else 0):
             come = [one.values[epoch] for one in tried if len(one.values) > epoch]
             if len(known := [one for one in come if math.isfinite(one)]) < FEWEST_JUDGED:
                 break
@@ -105,7 +106,11 @@ class SearchStage:
                 meanings.append(settings.meaning)
                 cells.append(Cell(id=cell_id(one.levels), levels=one.levels, settings=settings))
         cost = None if search.cost is None else checked(CostSpec, search.cost)
-        study = study.model_copy(update={"cells": tuple(cells), "cost": cost})
+        changes: dict[str, Any] = {"cells": tuple(cells), "cost": cost}
+        if search.time_to is not None:
+            metric = f"test/{without_part(search.metric)}"
+            changes["targets"] = {**study.targets, metric: search.time_to}
+        study = study.model_copy(update=changes)
         further = further_groups(study, study.seeds)
         groups = [group for group in further if group.trials[0].cell != BASE]
         if cost is not None:
@@ -128,7 +133,7 @@ class SearchStage:
                 lambda words: words(
                     "search_so_far" if of else "search_so_far_open",
                     **told,
-                    value=metric_texts({search.metric: best.score}, words)[0],
+                    value=score_text(best.score, search),
                 )
             )
 
@@ -168,7 +173,8 @@ def _drawn(search: SearchSpec, tried: Sequence[Tried], count: int) -> Iterator[L
         with warnings.catch_warnings():  # that asking for several at once may change
             warnings.simplefilter("ignore")
             sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
-    direction = "minimize" if search.is_lower_better else "maximize"
+    is_lower = search.is_lower_better or search.time_to is not None
+    direction = "minimize" if is_lower else "maximize"
     study = optuna.create_study(direction=direction, sampler=sampler)
     spaces = {one.name: _distribution(optuna, one) for one in search.dimensions}
     study.add_trials([_told(optuna, one, spaces) for one in tried])
@@ -200,7 +206,8 @@ def _distribution(optuna: Any, one: Dimension) -> Any:
 def _told(optuna: Any, one: Tried, spaces: dict[str, Any]) -> Any:
     """A setting that was tried, as Optuna keeps it."""
     states = optuna.trial.TrialState
-    values = {n: v for n, v in enumerate(one.values) if math.isfinite(v)}
+    of_curve = one.values if one.reached_s is None else ()
+    values = {n: v for n, v in enumerate(of_curve) if math.isfinite(v)}
     is_scored = one.is_whole and math.isfinite(one.score)
     state = states.COMPLETE if is_scored else states.PRUNED if values else states.FAIL
     return optuna.trial.create_trial(
