@@ -74,7 +74,7 @@ def test_no_text_is_left_that_nothing_shows() -> None:
 
 def test_every_code_of_a_record_has_words() -> None:
     codes = get_args(get_type_hints(Instability)["reason"])
-    assert len(codes) == 4
+    assert len(codes) == 5
     for code in codes:
         zh, en = (Words(lang).warning(code, 0.31) for lang in ("zh", "en"))
         assert zh != en
