@@ -115,8 +115,8 @@ def _optimism_text(found: Finding, words: Words) -> str:
 
 def _importance_text(found: Finding, words: Words) -> str:
     told = [
-        words("importance_one", name=factor_name(name, words), **shares)
-        for name, shares in found.shares.items()
+        f"{factor_name(name, words)} {one['share']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
+        for name, one in found.shares.items()
     ]
     return found.fill(words, "importance", shares=joined(told, words))
 

@@ -296,7 +296,7 @@ class SearchVerb(RunVerb):
     draw: Annotated[int | None, Field(ge=0)] = option("NUMBER", "settings")
     """Another number tries other settings."""
     time_to: float | None = option("VALUE", "settings")
-    """Look for the setting that is soonest this good, as 0.97; add --profile to measure what its steps cost."""
+    """Look for the setting that is soonest this good, as 0.97; --profile measures what its steps cost."""
 
     def answer(self) -> None:
         given: dict[str, Any] = {"settings": self.tries, "budget_s": self.budget}

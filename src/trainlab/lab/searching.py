@@ -16,12 +16,10 @@ from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
 from trainlab.plan import Group, bench_of, further_groups, tried_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked, settings_for
-from trainlab.spec.search import Bars, Dimension, Levels, SearchSpec, grid_of
+from trainlab.spec.search import SETTINGS, Bars, Dimension, Levels, SearchSpec, grid_of
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import BASE, cell_id, with_levels, without_part
 
-SETTINGS = 60
-"""Tried where neither a number nor a budget is asked for."""
 ROUNDS, FEWEST = 8, 4
 """All settings are tried in so many rounds, of FEWEST or more: those of one round train side by side."""
 FEWEST_JUDGED = 5

@@ -17,6 +17,8 @@ CONDITION = re.compile(r"(.*\S)\s+if\s+([\w.-]+)\s*=\s*(\S+)")
 LOG_FROM = 100.0
 """From so many times on, between its ends, a range is searched by its logarithm."""
 RULE = "must be LOW..HIGH, as 1e-5..1e-1 or 32..512, or choices, as adam,sgd"
+SETTINGS = 60
+"""Tried where neither a number nor a budget is asked for."""
 DIGITS = 3
 """A number that is tried has no more: it is to be read, and typed again."""
 
