@@ -219,8 +219,9 @@ def _cost_trials_of(
 
 
 def _learn_id(study: Study, cell: Cell, seed: int) -> str:
-    part = f"{_folder_name(cell.id)}-" if len(study.all_cells) > 1 else ""
-    return f"learn-{part}seed{seed}"
+    # A search has trained its base before there were other cells.
+    is_alone = len(study.all_cells) == 1 or (study.search is not None and cell.id == BASE)
+    return f"learn-{'' if is_alone else _folder_name(cell.id) + '-'}seed{seed}"
 
 
 def _folder_name(cell_id: str) -> str:

@@ -14,7 +14,7 @@ from trainlab.execute.planned_run import add_groups
 from trainlab.extras import import_extra
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
-from trainlab.plan import Group, bench_of, further_groups, tried_groups
+from trainlab.plan import Group, plan, tried_groups
 from trainlab.spec import Cell, CostSpec, Study, TrainSpec, checked, settings_for
 from trainlab.spec.search import SETTINGS, Bars, Dimension, Levels, SearchSpec, grid_of
 from trainlab.spec.settings import Scalar
@@ -109,18 +109,16 @@ class SearchStage:
             metric = f"test/{without_part(search.metric)}"
             changes["targets"] = {**study.targets, metric: search.time_to}
         study = study.model_copy(update=changes)
-        further = further_groups(study, study.seeds)
-        groups = [group for group in further if group.trials[0].cell != BASE]
-        if cost is not None:
-            benches = [(mode, n) for n in range(1, cost.processes + 1) for mode in cost.modes]
-            groups += [group for mode, n in benches for group in bench_of(study, mode, n)]
+        # The base has been trained already.
+        trained = run.study().trials
+        groups = tuple(group for group in plan(study) if group.ids[0] not in trained)
         if groups:
             add_groups(run, groups, study)
             number = len(cells) - 1
             self._tell(
                 lambda words: words("search_confirms", number=number, seeds=len(study.seeds))
             )
-        return tuple(groups)
+        return groups
 
     def _tell_best(self, tried: Sequence[Tried]) -> None:
         best, search = next(iter(ranked(tried, self._search)), None), self._search
