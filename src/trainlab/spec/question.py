@@ -281,7 +281,8 @@ def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> S
         is_lower_better=bool(is_lower),
         defaults=dict(facts.defaults),
         asked=own,
-        cost=None if question.cost is None else question.cost.model_dump(mode="json"),
+        # The base is trained before it is known whether its weights are wanted.
+        cost=question.cost and {**question.cost.model_dump(mode="json"), "weights": "untrained"},
     )
 
 
