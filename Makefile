@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install lab test test-slow test-cluster test-full lint check format bench gpu-check clean
+.PHONY: help install lab test test-slow test-cluster test-full lint check dist docs format bench gpu-check clean
 
 help:
 	@echo "make lab        run mnist-lab on bundled data: a study with findings, a few minutes"
@@ -17,6 +17,8 @@ help:
 	@echo "make format     put the code in order"
 	@echo "make bench      measure what the README and docs claim about speed"
 	@echo "make gpu-check  the tests and benchmarks that need an NVIDIA GPU"
+	@echo "make dist       build the wheel and the sdist and check them"
+	@echo "make docs       the documentation as a site to read offline, in site/"
 	@echo "make install    make .venv with everything for development"
 
 $(VENV)/.made:
@@ -25,15 +27,21 @@ $(VENV)/.made:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-# Installs go through the constraints file, always: it pins the torch we test with. Of its thousands of
-# modules only those that a lab imports are compiled, by importing them: that takes a third of the time.
-USED := torch._dynamo, torch.utils.tensorboard, pyarrow.parquet, scipy.stats, trainlab.execute.worker, \
-	trainlab.cli.run_verbs, trainlab.cli.live_progress, trainlab.cli.run_summary, trainlab.lab, trainlab.report.writing
+# Installs go through the constraints file, always: it pins the torch we test with. What is large is installed two at
+# a time. Of its thousands of modules only those that a lab imports are compiled, by importing them: that takes a
+# third of the time.
+INSTALL := $(PIP) install --no-warn-conflicts --no-compile --constraint constraints.txt
+LARGE := pandas pyarrow scipy tensorboard typst vl-convert-python
+COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c
+USED := torch.utils.tensorboard, trainlab.execute.worker, trainlab.cli.run_verbs, trainlab.cli.live_progress, \
+	trainlab.cli.run_summary, trainlab.lab, trainlab.report.writing
 
 $(VENV)/.lab: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "Installing trainlab into $(VENV) (once; a minute or two) ..."
-	@$(PIP) install --no-compile --constraint constraints.txt --editable '.[page]'
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -c 'import $(USED)'
+	@$(INSTALL) --no-deps torch & $(INSTALL) $(LARGE) && wait $$!
+	@$(INSTALL) --editable '.[page]'
+	@$(COMPILE) 'import torch._dynamo' & $(COMPILE) 'import pyarrow.parquet, pandas, scipy.stats' && wait $$!
+	@$(COMPILE) 'import $(USED)'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.lab
@@ -65,6 +73,10 @@ lint: install
 
 check: lint test test-slow
 
+# ARGS="--python python3.12" fetches all that the wheel needs, for that Python.
+dist: $(VENV)/.lab
+	@$(BIN)/python scripts/check_dist.py $(ARGS)
+
 format: install
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
@@ -87,5 +99,13 @@ gpu-check: install
 	@$(BIN)/python -m benchmarks.engines --device cuda
 	@$(BIN)/python -m benchmarks.models --device cuda
 
+$(VENV)/.docs: $(VENV)/.lab
+	@$(PIP) install --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html: search works from disk too, and nothing is fetched from outside."
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

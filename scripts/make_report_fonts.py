@@ -1,12 +1,14 @@
-"""Makes the fonts a report carries: a subset of Noto Sans CJK SC, from Debian's package fonts-noto-cjk.
+"""Makes the fonts a report carries: a subset of Noto Sans CJK SC, from Debian's packages.
 
-    apt-get install fonts-noto-cjk
-    python scripts/make_report_fonts.py /usr/share/fonts/opentype/noto
+    apt-get install fonts-noto-cjk unicode-data
+    python scripts/make_report_fonts.py /usr/share
 
-Regular has all of GB 2312 and what Western text needs. Bold, for headings, has Western text and the
-characters of the report's own words: anything else falls back to Regular.
+Both weights have the same characters: all of GB 2312, the 8,105 of the Table of General Standard Chinese
+Characters (a newborn's name is written in them), and what Western text needs.
 """
 
+import bz2
+import re
 import sys
 from pathlib import Path
 
@@ -39,6 +41,12 @@ def gb2312() -> set[int]:
             except UnicodeDecodeError:
                 continue
     return found
+
+
+def general_standard(unihan: Path) -> set[int]:
+    """Every character of the Table of General Standard Chinese Characters."""
+    text = bz2.decompress((unihan / "Unihan_OtherMappings.txt.bz2").read_bytes()).decode()
+    return {int(code, 16) for code in re.findall(r"^U\+(\w+)\tkTGH\t", text, re.M)}
 
 
 def write(source: Path, style: str, characters: set[int]) -> None:
@@ -77,11 +85,13 @@ def _rename(font: TTFont, style: str) -> None:
 
 
 def main() -> None:
-    """Both weights, from the folder named."""
-    folder = Path(sys.argv[1])
+    """Both weights, from the folder of shared data named."""
+    shared = Path(sys.argv[1])
     words = {ord(character) for texts in WORDS.values() for text in texts for character in text}
-    write(folder / "NotoSansCJK-Regular.ttc", "Regular", gb2312() | set(WESTERN) | words)
-    write(folder / "NotoSansCJK-Bold.ttc", "Bold", set(WESTERN) | words)
+    characters = gb2312() | general_standard(shared / "unicode") | set(WESTERN) | words
+    for style in ("Regular", "Bold"):
+        source = shared / "fonts" / "opentype" / "noto" / f"NotoSansCJK-{style}.ttc"
+        write(source, style, characters)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ from trainlab.workloads.reference import BUILTIN
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 HEAD = """# All settings
 
-Made by `python scripts/make_settings_page.py` from the code; a test holds it to that.
-`trainlab run --help-all` shows the same in a terminal, in English or Chinese; `trainlab studies --schema`
-gives a study file's JSON schema.
+Look up a setting: its option, unit, default and values, whether it can be varied, and whether it changes
+what is learned. `trainlab run --help-all` shows the same in a terminal, in English or Chinese;
+`trainlab studies --schema` gives a study file's JSON schema. The page is made from the code, by
+`python scripts/make_settings_page.py`.
 """
 RANGES = {
     None: "from 0",

@@ -15,7 +15,7 @@ from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, search_of, seeds_of
 from trainlab.spec.search import SearchSpec
-from trainlab.spec.study import StudyBase, objective_of, without_part
+from trainlab.spec.study import OF_SPREADS, StudyBase, objective_of, without_part
 
 MOST_TRIALS = 500
 """More are planned only when asked for twice."""
@@ -153,7 +153,9 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
     for data, spreads in question.spreads.items():
         if data not in DATA_KINDS:
             yield f"spreads.{data}: no such data; must be one of {', '.join(DATA_KINDS)}"
-        named.append((f"spreads.{data}", spreads, recorded))
+        elif "epochs" not in spreads:
+            yield f"spreads.{data}: lacks epochs; add those that it was measured with, as epochs = 5"
+        named.append((f"spreads.{data}", spreads.keys() - {*OF_SPREADS}, recorded))
     for field, metrics, known in named:
         for metric in metrics:
             if field == "margins" and metric in COSTS and metric not in costs:

@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 import trainlab
-from trainlab.cli.board_verb import link_trials
+from fabricate import Fabricated, made_study
+from trainlab.cli.board_verb import link_trials, opening_query
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,18 @@ def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_p
         (tmp_path / trial.id).rename(run.trial(trial.id).tensorboard_folder)
     link_trials(copy, links)
     assert sorted(link.name for link in links.iterdir()) == sorted(NAMES)
+
+
+def test_of_one_epoch_the_curves_of_its_steps_are_pinned(tmp_path: Path) -> None:
+    def pinned(epochs: int) -> list[str]:
+        study = made_study(seeds=1, settings={"epochs": epochs})
+        run = Fabricated().write(tmp_path / str(epochs), study)
+        pins = json.loads(parse_qs(opening_query([run]))["pinnedCards"][0])
+        return [pin["tag"] for pin in pins]
+
+    one, two = pinned(1), pinned(2)
+    assert one == ["step/loss/train over samples", *two]
+    assert two[-1] == "loss/train over samples"
 
 
 def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: Path) -> None:

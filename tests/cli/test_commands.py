@@ -90,24 +90,36 @@ def test_a_broken_model_fails_its_trials_with_probes_and_without(
 @pytest.mark.slow
 def test_an_interrupt_leaves_a_valid_run_and_exit_code_130(tmp_path: Path) -> None:
     number = signal.SIGTERM
-    words = "run fashion-mlp --data bundled --epochs 1000 --out r --no-tensorboard --quiet"
+    words = "run fashion-mlp --data bundled --max-steps 5,100000 --jobs 2 --out r --no-tensorboard"
     process = subprocess.Popen(
         [*TRAINLAB, *words.split()],
         cwd=tmp_path,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         # The tests themselves may have been started with the signal ignored (in the background).
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) and None,
     )
-    curve = tmp_path / "r/trials/learn-seed1/curve.jsonl"
+    trial = tmp_path / "r/trials/learn-max_steps=100000-seed1"
+    curve = trial / "curve.jsonl"
     deadline = time.monotonic() + 60
-    while not (curve.exists() and curve.stat().st_size > 1000) and time.monotonic() < deadline:
+    ended = tmp_path / "r/trials/learn-max_steps=5-seed1/trial.json"
+    while time.monotonic() < deadline and not (
+        (curve.exists() and curve.stat().st_size > 1000)
+        and json.loads(ended.read_text())["state"] == "done"
+    ):
         time.sleep(0.05)
     process.send_signal(number)
-    _, told = process.communicate(timeout=30)
+    shown, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
     assert "Traceback" not in told
-    record = json.loads((tmp_path / "r/trials/learn-seed1/trial.json").read_text())
+    # What there is so far, where it lies, how to go on.
+    lead, *_, last = shown.splitlines()
+    assert lead == "Question and answer so far"
+    assert "\nmax_steps=5 " in shown
+    assert "\nRun folder: r\n" in shown
+    assert last == "Go on with it: trainlab resume r"
+    record = json.loads((trial / "trial.json").read_text())
     assert record["state"] == "interrupted"
     assert record["steps_done"] > 0
     for line in curve.read_text().splitlines():

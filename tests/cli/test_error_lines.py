@@ -55,6 +55,12 @@ TRANSLATED = """
 --data-parallel：给出的是 9，但本机只有 2 个 CPU 可用；最多用 2
 processes: got 2, but engine lanes trains in one; use engine auto or eager
 processes：给出的是 2，但引擎 lanes 只在一个进程中训练；请用 engine auto 或 eager
+--port: cannot listen at 127.0.0.1:8420: Address already in use; choose another
+--port：无法监听 127.0.0.1:8420：Address already in use；请换一个
+notes.txt: is a file; name a folder of runs, as runs
+notes.txt：是一个文件；请给出存放运行的文件夹，如 runs
+trials/a: is a link or a pipe; copy the run whole
+trials/a：是链接或管道；请完整复制该运行
 processes: number 2 of 2 was ended by SIGKILL; its error is in the log
 processes：第 2 个进程（共 2 个）被 SIGKILL 结束；错误见日志
 s.toml: lr: got [0.1, 0.2], must be a number

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 import trainlab
 from command import called
-from trainlab.cli import VERBS
+from trainlab.cli import GROUPS, VERBS
 from trainlab.cli.help_pages import Texts, help_page
 from trainlab.report.wrapping import cells
 from trainlab.spec import CostSpec, TrainSpec
@@ -114,13 +114,16 @@ def test_the_command_without_a_verb_shows_the_overview(monkeypatch: pytest.Monke
     for line, told, code in (
         ("--help", "Usage: trainlab VERB [OPTIONS]\n\nA lab bench for", 0),
         ("", "Usage: trainlab VERB [OPTIONS]\n\nA lab bench for", 2),
-        ("--help --lang zh", "  run        运行工作负载或研究，并说明由此得出的结论。\n", 0),
-        ("--lang=zh", "  run        运行工作负载或研究，并说明由此得出的结论。\n", 2),
+        ("--help --lang zh", "  run       运行工作负载或研究，并说明由此得出的结论。\n", 0),
+        ("--lang=zh", "  run       运行工作负载或研究，并说明由此得出的结论。\n", 2),
     ):
         done = called(*line.split())
         assert done.code == code
         assert told in done.stdout
         assert max(map(cells, done.stdout.splitlines())) <= 80
         assert all(f"\n  {verb} " in done.stdout for verb in VERBS)
+        titles = re.findall(r"^\S[^\n.。]*(?=\n  )", done.stdout, re.MULTILINE)
+        assert len(titles) == 2 + len(GROUPS), "what to begin with, the groups, options"
+        assert done.stdout.index("trainlab run mnist-lab") < done.stdout.index("\n  run ")
     monkeypatch.setenv("TRAINLAB_LANG", "zh")
     assert "实验台" in called().stdout

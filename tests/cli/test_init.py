@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from command import Verb
+from fabricate import Fabricated, made_study
 from trainlab.record.run_folder import RunFolder
 
 FILES, STARTERS = ("model.py", "study.toml"), ("blank", "mnist")
@@ -58,6 +59,10 @@ def test_nothing_is_overwritten_and_another_folder_is_offered(
     there = "is there already; choose another folder, as mine_3"
     assert told == f"trainlab: mine/study.toml: {there}\n"
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["study.toml"]
+    Fabricated().write(tmp_path / "r", made_study(seeds=1))
+    told = trainlab("init", "r", code=2).stderr
+    assert told == "trainlab: r: is a run folder; choose another folder, as r_2\n"
+    assert not (tmp_path / "r" / "model.py").exists()
     assert (tmp_path / "mine" / "study.toml").read_text() == "precious"
     told = trainlab("init", "mine", "--lang", "zh", code=2).stderr
     assert told == "trainlab: mine/study.toml：已经存在；请选择别的文件夹，如 mine_3\n"

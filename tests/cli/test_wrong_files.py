@@ -15,6 +15,7 @@ STUDIES = [
     ("workload = \n", "s.toml: is not TOML: Invalid value (at line 1"),
     ("workload = 3", "s.toml: workload: got 3, must be a text"),
     ('workload = "fashion-mpl"', "s.toml: workload 'fashion-mpl' is not known; did you mean"),
+    (f"{BASE}batchsize = 3", "s.toml: batchsize: is out of place; write it as batch_size under [s"),
     (f"{BASE}processes = 3", "s.toml: processes: is out of place; write it under [settings] or "),
     (f'{BASE}name = "a/b"', "s.toml: name: got 'a/b', must begin with a letter or digit"),
     (f"{BASE}seeds = -2", "s.toml: seeds: got -2, must be a number of seeds or a list"),

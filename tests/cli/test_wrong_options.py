@@ -78,6 +78,11 @@ VERBS = [
     ("rnu fashion-mlp", "rnu: no such verb; did you mean run?"),
     ("--seeds 3 run fashion-mlp", "--seeds: options stand after the verb; see `trainlab --help`"),
     ("run", "run: WORKLOAD|STUDY: is required; see `trainlab run --help`"),
+    ("watch own.py --metric acc=(", "--metric acc: got '(', which is no regular expression: "),
+    (
+        "watch own.py --metric-file acc=log.csv",
+        "--metric-file acc: got 'log.csv', must be FILE:COL",
+    ),
     ("run fashion-lb", "fashion-lb: no such workload or study; did you mean fashion-lab?"),
     ("run ''", "workload '' is not known; built in: mnist-cnn, fashion-mlp"),
     ("run nowhere.toml", "nowhere.toml: cannot be read: No such file"),

@@ -109,8 +109,13 @@ def test_what_may_limit_it_is_named_by_what_it_takes_and_with_what_would_tell() 
     lines = list(open_lines(record_of(*limits), Words("en")))
     assert lines[0].startswith("Not tried: threads (threads=1). Reason: others were tried first;")
     assert lines[1].startswith(
-        "Not tried: waiting for data (same_batch). Reason: there was no time"
+        "Not tried: waiting for data (same_batch). Reason: it would have taken longer"
     )
+    # What takes next to nothing limits nothing, nor what looks slower with the change.
+    little = DATA["not tried"].model_copy(update={"potential": 0.003, "share": 0.003})
+    slower = row("threads", tried("threads=2", 14.7, "cannot tell", low=None, high=None))
+    for one in (little, slower):
+        assert told(one)[0].endswith(f"It may be: {own} of the time).")
     # Less than counts for threads may be more than does for others.
     lines = told(THREADS["refuted"], DATA["refuted"])
     assert lines[0].endswith("saves less than that (batches 40%, threads 15%).")

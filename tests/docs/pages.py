@@ -8,12 +8,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "README.zh", "CONTRIBUTING", "examples/README")),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/zh").glob("*.md")),
 ]
-LANGUAGES = ("bash", "console", "python", "toml", "text", "ipython")
+LANGUAGES = ("bash", "console", "python", "toml", "text", "markdown", "ipython")
 """`bash`: every line is a command. `console`: those after a `$ ` are, the rest is what they printed.
-`text`: nothing is run."""
+`text`, `markdown`: nothing is run."""
 
 
 @dataclass(frozen=True)

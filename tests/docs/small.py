@@ -17,7 +17,7 @@ SEEDS = ("--seeds", "2")
 
 NOT_RUN_BECAUSE: Mapping[str, str] = {
     "it installs packages or runs all tests: make says what it would do": """
-        make test; make install; make check; make format; make test-full; make bench""",
+        make test; make install; make check; make format; make test-full; make bench; make docs""",
     "it needs a server that stays up: the options are read": """
         trainlab board 'runs/mnist-lab-…'
         trainlab page; trainlab page RUN; trainlab run mnist-lab --page
@@ -38,7 +38,6 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         trainlab run fashion-mlp --vary processes=1,2 --profile""",
     "it needs a GPU or eight CPUs: the plan is made": """
         trainlab run mnist-cnn --vary engine=eager,graphed --profile
-        trainlab run fashion-mlp --model hidden=256 --precision bf16 --device cuda
         trainlab run mnist-cnn --batch-size 1,16,64 --device cpu,cuda --seeds 5 --profile
         trainlab run mnist-cnn --device cpu,cuda --seeds 5 --profile
         trainlab run fashion-mlp --device cuda --precision bf16,fp32 --seeds 5

@@ -79,10 +79,11 @@ def test_what_cannot_be_run_is_refused_and_leaves_no_folder(
 def test_what_would_be_of_no_effect_is_refused_with_its_reason(study_of: Maker) -> None:
     far, cost = {"margins": {"inference/sample_us": 0.1}}, {"cost": CostSpec()}
     both = far | cost
-    foo, los = {"foo": {"test/loss": 0.1}}, {"full": {"test/los": 0.1}}
+    foo, los = {"foo": {"test/loss": 0.1}}, {"full": {"epochs": 1, "test/los": 0.1}}
     added = {"until_decided": True, "learn": False, **cost}
     refusals: dict[str, dict[str, Any]] = {
         "spreads.foo: no such data; must be one of full": {"spreads": foo},
+        "spreads.full: lacks epochs; add those": {"spreads": {"full": {"test/loss": 0.1}}},
         "spreads.full.test/los: tiny has no such metric; it has train/loss": {"spreads": los},
         "margins.inference/sample_us: is not measured; add [cost]": far,
         "margins.inference/sample_us: is not measured; set cost.mode to both or inference": both,

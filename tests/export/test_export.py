@@ -27,6 +27,19 @@ def made(tmp_path: Path) -> RunFolder:
     return Fabricated(step_points=2).write(tmp_path / "r", study)
 
 
+def test_several_formats_are_written_at_once_and_none_where_one_is_wrong(
+    made: RunFolder, trainlab: Verb
+) -> None:
+    told = trainlab("export", "r", "--to", "csv,latx", code=2).stderr
+    rule = "must be one of csv, parquet, latex, mlflow, perfetto; did you mean latex?"
+    assert told == f"trainlab: --to: got 'latx', {rule}\n"
+    assert not made.export_folder.exists()
+    names = {
+        Path(path).name for path in trainlab("export", "r", "--to", "csv, latex").stdout.split()
+    }
+    assert names >= {"results.csv", "tables.tex"}
+
+
 def test_csv_has_every_trial_with_its_settings_seed_and_units(
     made: RunFolder, trainlab: Verb
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from command import Verb
 from fabricate import Fabricated, made_study
 from servers import SERVER, mlflow_executable, mlflow_server
-from trainlab.errors import MissingExtraError
 from trainlab.lab import open_run
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec
@@ -117,7 +116,7 @@ def test_a_second_export_adds_only_what_is_new_and_replaces_what_changed(
     assert after["(run)"].info.run_id == before["(run)"].info.run_id
 
 
-def test_no_server_and_no_package_are_told_in_one_line(
+def test_no_server_is_told_in_one_line(
     trainlab: Verb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Fabricated().write(tmp_path / "r", made_study())
@@ -125,14 +124,6 @@ def test_no_server_and_no_package_are_told_in_one_line(
     told = trainlab("export", "r", "--to", "mlflow", code=2).stderr
     remedy = "give --tracking-uri, as http://127.0.0.1:5000, or set MLFLOW_TRACKING_URI"
     assert told == f"trainlab: --to mlflow: no server is named; {remedy}\n"
-
-    def missing(package: str, purpose: str, extra: str) -> None:
-        raise MissingExtraError(f"{purpose} needs {package}: pip install 'trainlab[{extra}]'")
-
-    monkeypatch.setattr("trainlab.export.tracking.check_extra", missing)
-    line = ("export", "r", "--to", "mlflow", "--tracking-uri", "http://127.0.0.1:1")
-    told = "trainlab: --to mlflow needs mlflow: pip install 'trainlab[mlflow]'\n"
-    assert trainlab(*line, code=2).stderr == told
 
 
 def test_a_server_that_is_not_there_is_told_in_one_line_and_soon(

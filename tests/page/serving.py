@@ -53,7 +53,7 @@ class Served:
         answer: HTTPResponse = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
         connection.close()
-        return answer.status, text, dict(answer.getheaders())
+        return answer.status, text, answer.headers
 
     def post(self, path: str, **form: object) -> dict[str, str]:
         _, text, _ = self.ask(path, "POST", json.dumps(form).encode())

@@ -177,9 +177,11 @@ def test_a_run_is_stopped_and_goes_on(browser: Any, tmp_path: Path) -> None:
         page.wait_for_selector("a.square.running")
         page.click("button:has-text('Stop')")
         page.wait_for_selector("#status .badge.interrupted")
-        visitor.wait_for("trainlab resume", "#lost")
+        visitor.wait_for("trainlab resume", "#answer")
         page.click("button:has-text('Go on')")
         page.wait_for_selector("#status .badge.running")
+        # What was said of the state before is said no more.
+        page.wait_for_selector("#lost", state="hidden")
         page.click("button:has-text('Stop')")
         page.wait_for_selector("#status .badge.interrupted")
         page.click("a.square")

@@ -1,5 +1,6 @@
-"""Who the page answers: nobody without its token, from elsewhere, too large or too slow; and only runs."""
+"""Who the page answers: nobody without its token, from elsewhere, or too large; and only runs."""
 
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -122,7 +123,7 @@ def test_the_token_of_the_address_becomes_a_cookie_of_this_site_alone(served: Se
     status, text, headers = served.ask(f"/?token={served.token}", Host=host)
     assert status == 200
     assert served.token not in text
-    assert "HttpOnly; SameSite=Strict" in headers["Set-Cookie"]
+    assert {"HttpOnly", "SameSite=strict"} <= {*headers["Set-Cookie"].split("; ")}
     _, _, headers = served.ask("/")
     policy = headers["Content-Security-Policy"]
     assert "script-src 'self';" in policy
@@ -153,3 +154,16 @@ def test_only_runs_inside_the_folder_are_found(tmp_path: Path) -> None:
     (tmp_path / "runs" / "c" / "study.json").symlink_to(tmp_path / "elsewhere" / "study.json")
     assert [*find_runs(tmp_path / "runs")] == [tmp_path / "runs" / "a" / "b"]
     assert len(run_id(tmp_path, tmp_path / "runs")) == 16
+
+
+def test_the_page_ends_without_a_word_while_somebody_looks_at_it(tmp_path: Path) -> None:
+    Fabricated().write(tmp_path / "runs" / "one", made_study())
+    with (
+        serving(tmp_path / "runs") as server,
+        socket.create_connection(("127.0.0.1", server.port)) as looking,
+    ):
+        own = "".join(f"{name}: {value}\r\n" for name, value in server.own.items())
+        looking.sendall(f"GET /events HTTP/1.1\r\n{own}\r\n".encode())
+        assert b"event-stream" in looking.recv(2000)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(20) == 0

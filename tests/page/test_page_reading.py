@@ -34,11 +34,9 @@ def test_a_large_run_is_read_in_a_process_of_its_own_that_ends(
 
     async def both() -> tuple[list[int], int]:
         reader = Reader()
-        works = asyncio.ensure_future(reader.work())
         large = asyncio.ensure_future(reader.call_later(subprocess.getoutput, waiting))
         other = int(await reader.call(subprocess.getoutput, urgent))
         found = [int(word) for word in (await large).split()]
-        works.cancel()
         reader.close()
         return found, other
 
@@ -161,3 +159,23 @@ def test_one_folder_that_makes_no_sense_leaves_the_list_whole(tmp_path: Path) ->
     rows.refresh([listed(tmp_path, path) for path in find_runs(tmp_path)])
     assert len(rows.parts) == 5
     assert "".join(part.html for part in rows.parts).encode()
+
+
+def test_compared_runs_are_told_by_their_names_once_and_others_keep_no_curves_away(
+    tmp_path: Path,
+) -> None:
+    names = ("a", "b", "c", "other")
+    for name in names:
+        study = made_study(
+            vary={"lr": (0.1, 0.01)}, workload="tiny" if name != "other" else "mnist-cnn"
+        )
+        made = Fabricated(
+            state=lambda trial: "failed" if trial.seed == 1 else "done", step_points=5
+        )
+        made.write(tmp_path / name, study)
+    parts = reading.compared([str(tmp_path / name) for name in names], "en")
+    header = next(part.html for part in parts if part.id == "header")
+    told = header.split("<")
+    assert [sum(f"{name}: 2 of" in one for one in told) for name in names] == [1] * 4, header
+    assert "other is about another workload than a" in header
+    assert "curves" in [part.id for part in parts]

@@ -6,33 +6,32 @@ Accept a change of wording with: TRAINLAB_ACCEPT=1 python -m pytest tests/report
 import re
 import shutil
 import subprocess
+from base64 import b64encode
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from accepted import assert_accepted
 from markdown_it import MarkdownIt
+from PIL import Image
 from rich_run import rich_run
 
 from command import called
 from fabricate import Fabricated, made_study
 from trainlab import __version__
-from trainlab.analysis.document import Document, OwnText, Paragraph, Section, Statements
+from trainlab.analysis.document import Document, OwnPicture, OwnText, Paragraph, Section, Statements
 from trainlab.analysis.evidence import gather
 from trainlab.analysis.finding import RunData
 from trainlab.errors import RecordError, SpecError
 from trainlab.record.run_folder import RunFolder
 from trainlab.report.contents import report_of
-from trainlab.report.handed_in import check_report, origin_in
+from trainlab.report.handed_in import changes_of, check_report, origin_in, read_report
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import (
-    HandIn,
-    answer_sentences,
-    lab_report_of,
-    part_named,
-    read_notes,
-)
+from trainlab.report.lab_report import NAMED_BY, HandIn, answer_sentences, lab_report_of
 from trainlab.report.markdown import markdown_of
+from trainlab.report.notes import part_named, read_notes
 from trainlab.report.pdf import pdf_of
+from trainlab.report.pictures import compressed
 from trainlab.report.writing import write_report
 from trainlab.words import LANGUAGES, Words
 
@@ -55,9 +54,9 @@ I want to see **what** the `batch size` does.
 x = 1
 ```
 """
-STUDENT = HandIn("Li Hua", "20260001", "AI Systems", NOTES)
+STUDENT = HandIn("Li Hua", "20260001", course="AI Systems", notes=NOTES)
 HERS = ("I want to see what the batch size does.", "批大小越大，每个样本越快。", "x = 1")
-PARTS = ["purpose", "environment", "method", "results", "discussion", "conclusion", "appendix"]
+PARTS = ["conclusion", "purpose", "environment", "method", "results", "discussion", "appendix"]
 
 
 def with_notes(rich: RunData, lang: str = "en", hand_in: HandIn = STUDENT) -> Document:
@@ -74,7 +73,7 @@ def part(report: Document, name: str) -> Section:
 
 
 def own_texts(section: Section) -> list[str]:
-    return [p.text for b in section.all_blocks() if isinstance(b, OwnText) for p in b.parts]
+    return [line for b in section.all_blocks() if isinstance(b, OwnText) for line in b.lines()]
 
 
 def test_the_parts_come_in_order_and_nothing_of_the_runs_report_is_lost(
@@ -125,16 +124,17 @@ def test_the_conclusion_is_drafted_from_the_answer_until_she_writes_one(
     (own,) = part(with_notes(rich, lang, hers), "conclusion").blocks
     assert isinstance(own, OwnText)
     assert "Li Hua" in own.label
-    assert [piece.text for piece in own.parts] == ["Larger is faster."]
+    assert own.lines() == ["Larger is faster."]
     # A draft of notes gives each text its place again, and is never overwritten.
     path, run = tmp_path / "notes.md", rich.evidence.folder.path
     assert called("report", run, "--draft", path, "--lang", lang).code == 0
-    notes = read_notes(path)
+    notes, _, unshown = read_notes(path)
+    assert not unshown
     report = with_notes(rich, lang, HandIn("王喆", notes=notes))
     assert own_texts(part(report, "conclusion")) == sentences
     assert own_texts(part(report, "discussion")) == []
     assert called("report", run, "--draft", path).code == 2
-    assert read_notes(path) == notes
+    assert read_notes(path)[0] == notes
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -156,6 +156,7 @@ def test_what_she_wrote_is_marked_as_hers_in_html_and_markdown(
         (re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S), r'<div class="own">.*?</div>'),
         (told, r"<blockquote>.*?</blockquote>"),
     ):
+        text = re.sub(r"</?(?:strong|code)>", "", text)
         hers = [quote for quote in re.findall(own, text, re.S) if "Li Hua" in quote]
         rest = re.sub(own, "", text, flags=re.S)
         assert len(hers) == 3
@@ -165,7 +166,7 @@ def test_what_she_wrote_is_marked_as_hers_in_html_and_markdown(
     # The comparison has a section for each factor, which stands a level deeper here.
     comparison = next(s for s in part(report, "results").sections if s.id == "comparison")
     (deepest,) = comparison.sections
-    assert f'<h4 id="{deepest.id}">{deepest.title}</h4>' in page
+    assert f'<h4 id="{deepest.id}-title">{deepest.title}</h4>' in page
     assert f"#### {deepest.title}" in markdown_of(report)
 
 
@@ -211,8 +212,16 @@ def test_notes_that_are_missing_or_no_text_are_told(tmp_path: Path) -> None:
 
 # trainlab check: a report is the run's, or it is said where it is not.
 
-DISCUSSION = "# Discussion\nI measured 90.20% and once 12.34 s.\n"
-MEASURED = HandIn("李华", "20260001", "AI <Systems>", DISCUSSION)
+DISCUSSION = (
+    "# Discussion\nI measured 90.20% and once 12.34 s, of $\\eta^2$.\n\n![my desk](desk.png)\n"
+)
+COVER = {"class_name": "二班", "teacher": "Wang", "partner": "喆, 堃", "date": "2026-11-19"}
+MEASURED = HandIn("李华", "20260001", course="AI <Systems>", notes=DISCUSSION, **COVER)
+
+
+def with_picture() -> HandIn:
+    content = b64encode(compressed(Image.effect_noise((700, 400), 40), "png")).decode()
+    return replace(MEASURED, pictures={"desk.png": OwnPicture(700, 400, "png", content)})
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +229,7 @@ def handed_in(rich_folder: RunFolder, tmp_path_factory: pytest.TempPathFactory) 
     """The folder of a report as HTML and as Markdown."""
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     out = tmp_path_factory.mktemp("handed-in")
-    write_report(gather(rich_folder), out, ("html", "md"), "en", MEASURED)
+    write_report(gather(rich_folder), out, ("html", "md"), "en", with_picture())
     return out
 
 
@@ -231,11 +240,21 @@ def test_a_report_as_it_was_written_is_the_runs_and_not_another_ones(
     pytest.importorskip("vl_convert", reason="needs trainlab[report]")
     pytest.importorskip("typst", reason="needs trainlab[report]")
     other = rich_run(tmp_path / "other", step_ms=lambda trial, process: 2.5 + process)
-    for path in write_report(gather(rich_folder), tmp_path, ("html", "md", "pdf"), "zh", MEASURED):
+    formats = ("html", "md", "pdf")
+    for path in write_report(gather(rich_folder), tmp_path, formats, "zh", with_picture()):
+        report = read_report(path)
+        assert report.origin is not None
+        # How large the picture is, not the picture: the lines around it stand where they stood.
+        assert report.origin.pictures == {"desk.png": OwnPicture(700, 400, "png")}
+        assert "12.34" in " ".join(report.own_lines)
+        if path.suffix != ".pdf":
+            assert report.shown_names.keys() == NAMED_BY.keys()
+            assert COVER.items() <= report.shown_names.items()
         verdict = check_report(path, gather(rich_folder))
         assert verdict.is_the_runs
         assert verdict.differences == ()
         assert verdict.own_numbers == ("12.34",)
+        assert verdict.is_only_text == (path.suffix == ".pdf")
         done = called("check", path, "--run", other.path, "--lang", "zh")
         assert done.code == 1
         assert "报告依据的不是这些记录" in done.stdout
@@ -265,6 +284,37 @@ def test_a_changed_number_is_shown_beside_the_true_one_and_her_own_text_may_be_e
     verdict = check_report(path, gather(rich_folder))
     assert verdict.is_the_runs, verdict.differences
     assert verdict.own_numbers == ("77.77", "12.34")
+
+
+def test_a_name_on_the_cover_that_was_edited_is_told_by_its_field(
+    rich_folder: RunFolder, handed_in: Path, tmp_path: Path
+) -> None:
+    for name in ("html", "md"):
+        path = tmp_path / f"report.{name}"
+        text = (handed_in / path.name).read_text()
+        path.write_text(re.sub("(Partner: 喆|Date: 2026)", r"\1x", text))
+        found = changes_of(check_report(path, gather(rich_folder)).differences or ())
+        edits = [(one.edit, one.before, one.after) for one in found]
+        assert edits == [
+            ("edited_partner", "喆, 堃", "喆x, 堃"),
+            ("edited_date", "2026-11-19", "2026x-11-19"),
+        ]
+
+
+def test_what_is_not_shown_is_said_when_the_report_is_written(
+    rich_folder: RunFolder, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.md").write_text(
+        "# 结论\n\n<u>快</u>\n\n![图](http://example.invalid/a.png)\n"
+    )
+    asked = ("report", rich_folder.path, "--notes", tmp_path / "notes.md", "--out", tmp_path)
+    done = called(*asked, "--class", "2", "--format", "md")
+    assert done.code == 0
+    lines = [line.removeprefix(f"{tmp_path}/") for line in done.stderr.splitlines()]
+    assert [line.partition(": ")[0] for line in lines] == ["notes.md:3", "notes.md:5"]
+    text = (tmp_path / "report.md").read_text()
+    assert "**Class: 2**" in text
+    assert "> &lt;u&gt;快&lt;/u&gt;" in text
 
 
 def test_a_record_changed_after_the_report_was_written_is_found(tmp_path: Path) -> None:

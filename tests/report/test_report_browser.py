@@ -19,6 +19,9 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 SCRIPT = "<script>window.hacked = 1</script>"
 DRAWN = "html[data-charts=drawn]"
+UNFOLD = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+ALL_DRAWN = "[...document.querySelectorAll('.chart')].every((one) => one.querySelector('svg'))"
+SCREEN = 900
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +78,11 @@ def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
     with Visit(browser, pages[lang]) as visit:
         assert visit.said == []
         assert [url for url in visit.asked if not url.startswith(("file:", "data:"))] == []
+        # What is folded is drawn once it is opened.
+        assert visit.page.locator("#chart-cost-step-ms svg").count() == 0
+        visit.page.evaluate(UNFOLD)
+        visit.page.wait_for_function(ALL_DRAWN)
+        assert visit.said == []
         charts = visit.page.query_selector_all(".chart")
         assert len(charts) > 10
         for chart in charts:
@@ -85,6 +93,9 @@ def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
 def test_a_click_hides_a_setting_and_sorts_a_table(browser: Any, pages: dict[str, Path]) -> None:
     with Visit(browser, pages["en"]) as visit:
         page = visit.page
+        assert page.evaluate("document.documentElement.scrollHeight") < 7 * SCREEN
+        page.evaluate(UNFOLD)
+        page.wait_for_function(ALL_DRAWN)
         marks = page.locator("#chart-cost-step-ms svg .mark-symbol path")
         before, hidden = marks.count(), page.locator("tr[data-cell='batch_size=16']")
         assert hidden.first.is_visible()
@@ -149,7 +160,12 @@ def test_a_phone_shows_the_answer_first_and_needs_no_sideways_scrolling(
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
         lead = visit.page.locator("ul.answer.lead li").first.bounding_box()
         assert lead["y"] + lead["height"] < 844
-        verdict = visit.page.locator("#comparison td.verdict").first
+        assert visit.page.evaluate("document.documentElement.scrollHeight") < 14 * SCREEN
+        # A link to what is folded opens it.
+        link = visit.page.locator("ul.answer a.evidence[href^='#row-']").first
+        verdict = visit.page.locator(f"{link.get_attribute('href')} td.verdict")
+        assert not verdict.is_visible()
+        link.click()
         verdict.scroll_into_view_if_needed()
         box = verdict.bounding_box()
         assert 0 <= box["x"] <= box["x"] + box["width"] <= 390

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from rich_run import ACCURACY, run_data
 
 from fabricate import Fabricated, made_study
-from trainlab.analysis.charts import OUTSIDE, REST
+from trainlab.analysis.charts import COLOURS, GREY, OTHERS, OUTSIDE, PALE, PALETTE, REST
 from trainlab.analysis.cold_start import cold_start, first_steps
 from trainlab.analysis.cost import phase_bars
 from trainlab.analysis.document import Document, Figure
@@ -130,12 +131,54 @@ def test_a_band_that_would_hide_the_other_curves_is_left_out_and_told_on_hover()
     rows = spec["data"]["values"]
     assert {row["cell"] for row in rows if "band_low" in row} == {"b"}
     assert [row["low"] for row in rows if row["cell"] == "a"] == [-3.0, -3.0]
-    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point"]
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["area", "line", "point", "text"]
+    assert {row["cell"]: row["name"] for row in rows if "name" in row} == {"a": "a", "b": "b"}
     alone = drawn("loss", *wide)
-    assert [layer["mark"]["type"] for layer in alone["layer"]] == ["line", "point"]
+    assert [layer["mark"]["type"] for layer in alone["layer"]] == ["line", "point", "text"]
+    # It is never a bare line: each seed is drawn.
+    seeds = tuple((cell, ((1.0, y), (2.0, y / 2))) for cell in "ab" for y in (0.4, 1.6))
+    curves = Curves("loss", (*wide, *narrow), by_step=False, seeds=seeds)
+    thin = [
+        row
+        for row in curve_chart(curves, ["a", "b"], Words("en"))["data"]["values"]
+        if "seed" in row
+    ]
+    assert {(row["cell"], row["seed"]) for row in thin} == {("a", 0), ("a", 1)}
     # No axis of an accuracy goes beyond all right.
     spec = drawn("test/accuracy", *curve("a", (0.9, 0.5, 1.3), (0.97, 0.9, 1.04)))
     assert axis_of(spec)["domain"][1] == 100
+
+
+def test_names_at_the_ends_of_lines_stand_apart_and_many_lines_have_a_legend() -> None:
+    for number in (8, 9):
+        cells = [f"c{n}" for n in range(number)]
+        points = [CurvePoint(cell, n, 0.5, None, None, 1) for cell in cells for n in (1, 2)]
+        spec = curve_chart(
+            Curves("test/accuracy", tuple(points), by_step=False), cells, Words("en")
+        )
+        spots = sorted(row["name_y"] for row in spec["data"]["values"] if "name_y" in row)
+        bottom, top = axis_of(spec)["domain"]
+        assert all(b - a > 0.06 * (top - bottom) for a, b in pairwise(spots))
+        legend = spec["layer"][0]["encoding"]["color"]["legend"]
+        assert (len(spots), legend is None) == ((8, True) if number == 8 else (0, False))
+
+
+def test_a_colour_means_one_thing_and_is_seen_on_both_pages() -> None:
+    def light(colour: str) -> float:
+        parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    groups = [set(PALETTE), set(OTHERS), set(COLOURS.values()), {GREY, PALE}]
+    for colour in set().union(*groups):
+        contrasts = [
+            max(a, b) / min(a, b)
+            for b in (1.05, light("#1a2029") + 0.05)
+            for a in [light(colour) + 0.05]
+        ]
+        assert min(contrasts) > 2.7, colour
+    assert COLOURS["gradients"] == COLOURS["backward"]
+    assert not any(one & other for one, other in combinations(groups[:3], 2))
 
 
 def test_ticks_are_at_whole_epochs_where_there_are_several_and_at_each_of_few() -> None:

@@ -45,7 +45,7 @@ def run_of(path: Path, accuracy: float, host: str = "", **asked: object) -> RunF
 
 
 def written(run: RunFolder, suffix: str, author: str, lang: str = "en") -> bytes:
-    hand_in = HandIn(author, f"id-{author}", "AI", NOTES)
+    hand_in = HandIn(author, f"id-{author}", course="AI", notes=NOTES)
     return FORMATS[suffix][0](document_of(gather(run), lang, hand_in))
 
 
@@ -196,6 +196,9 @@ def test_the_document_and_the_csv_file_have_every_hand_in(
     document = class_document(made.overview, lang)
     ids = ["class-table", "class-changed", "class-same", "class-results", "class-own"]
     assert [section.id for section in document.sections] == ids
+    # A reader of a screen is told of each place by a name of its own.
+    captions = [block.caption for block in document.all_blocks() if isinstance(block, Table)]
+    assert not {*captions} & {section.title for section in document.sections}
     first = next(block for block in document.all_blocks() if isinstance(block, Table))
     assert len(first.rows) == len(made.overview.submissions)
     path = tmp_path / "class.csv"
@@ -221,7 +224,10 @@ def test_json_and_the_exit_code_say_whether_something_was_changed(
     done = called("class", tmp_path, "--runs", made.runs, "--lang", "zh")
     assert done.code == 1
     assert "姓名被改：Cem → Don" in done.stdout
-    assert called("class", tmp_path / "a.html").code == called("class", tmp_path / "no").code == 2
+    (tmp_path / "empty").mkdir()
+    for place, rule in (("a.html", "is a file"), ("no", "no such"), ("empty", "holds no hand-ins")):
+        done = called("class", tmp_path / place)
+        assert (done.code, rule in done.stderr) == (2, True), place
 
 
 def test_a_file_that_was_made_to_take_for_ever_is_read_at_once() -> None:

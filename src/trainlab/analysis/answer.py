@@ -7,16 +7,25 @@ import math
 import re
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import cost_figure, headline
-from trainlab.analysis.document import Block, Paragraph, Section, Statement, Statements
+from trainlab.analysis.cost import headline, time_figure
+from trainlab.analysis.document import (
+    Block,
+    Entry,
+    Paragraph,
+    Section,
+    Statement,
+    Statements,
+    Table,
+)
 from trainlab.analysis.evidence import (
     ENDED_WELL,
     LOSS,
@@ -28,11 +37,12 @@ from trainlab.analysis.evidence import (
 )
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
-from trainlab.analysis.learning import curve_figure, ways
+from trainlab.analysis.learning import curve_figure, done_entry, metric_entry, ways
 from trainlab.analysis.measurement import MODES, CostSummary, Measurement
 from trainlab.analysis.metrics import compared_metrics, objective_in
 from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
+from trainlab.analysis.tables import EMPTY, Field, estimate, name, number, table_of, value
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, TrainSpec
@@ -70,7 +80,7 @@ CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
-FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.005
+FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.02
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
 must take to be named. SMALL_PART of what is saved is told."""
 FEWEST_COUNTED = 10
@@ -95,16 +105,16 @@ class Answer:
     objective: str
     """Which metric it goes by, where there was a choice; else empty."""
     is_final: bool
-    """Whether no trial is still to end."""
+    """Whether no trial is still to end, or was interrupted."""
 
-    def sections(self, words: Words) -> Iterator[Section]:
-        """The sentences, or that there are none; then reasons and open points, where there are any."""
+    def sections(self, words: Words, most_reasons: int | None = None) -> Iterator[Section]:
+        """The sentences, or that there are none; then reasons, all or the first few, and open points."""
         lead = Statements(self.sentences, is_lead=True) if self.sentences else None
         note = [Paragraph(self.objective)] if self.objective else []
         title = words("answer" if self.is_final else "answer_so_far")
         yield Section("answer", title, (lead or Paragraph(words("no_findings")), *note))
         if self.reasons:
-            yield Section("why", words("why_so"), (Statements(self.reasons),))
+            yield Section("why", words("why_so"), (Statements(self.reasons[:most_reasons]),))
         if self.open_points:
             yield Section("open", words("left_open"), (Statements(self.open_points),))
 
@@ -131,10 +141,12 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     chosen = list(dict.fromkeys((*firsts, *rest)))[: MOST - len(last)]
     # What is about one thing stands together.
     sentences = dict.fromkeys(one for column in columns for one in column if one in chosen)
+    sentences = dict.fromkeys(writer.with_reason([*sentences]))
     reasons, open_points = tuple(writer.reasons()), tuple(writer.open_points())
     note = writer.objective()
     parts = ((*sentences, *last), reasons, open_points, any(of_cost), note)
-    return Answer(*parts, evidence.is_complete)
+    is_cut = any(trial.state == "interrupted" for trial in evidence.trials)
+    return Answer(*parts, evidence.is_complete and not is_cut)
 
 
 class _Writer:
@@ -153,18 +165,35 @@ class _Writer:
             one for one in findings if one.of_kind in EFFECTS and one.subject == self.metric
         ]
         self.effects = grouped(self.all_effects, lambda one: one.factor or "")
+        self.whys: dict[Statement, object] = {}
 
-    def say(self, key: str, section: str, **values: object) -> Statement:
-        """A sentence; samples are called what they are in this run."""
-        return Statement(self.words.tidy(self.words(key, **self.samples, **values)), section)
+    def say(self, key: str, section: str, *, why: object = "", **values: object) -> Statement:
+        """A sentence, and why its figures are only ranges; samples are called what they are in this run."""
+        return self.made(self.words(key, **self.samples, **values), section, why)
 
-    def tell(self, one: Finding, key: str, section: str = "", **more: object) -> Statement:
+    def tell(
+        self, one: Finding, key: str, section: str = "", *, why: object = "", **more: object
+    ) -> Statement:
         """A finding by another text than its own sentence; `first` and `second` are the two settings."""
         values = dict(zip(("first", "second"), self.names(one), strict=False)) | self.samples | more
         values |= self.ways
-        return Statement(
-            self.words.tidy(one.fill(self.words, key, **values)), section or one.section
-        )
+        return self.made(one.fill(self.words, key, **values), section or one.section, why, one.row)
+
+    def made(self, text: str, section: str, why: object, row: str = "") -> Statement:
+        """A sentence; `with_reason` says the reason, once for all."""
+        statement = Statement(self.words.tidy(text), section, row=row)
+        self.whys |= {statement: why} if why else {}
+        return statement
+
+    def with_reason(self, sentences: Sequence[Statement]) -> Iterator[Statement]:
+        """After the last one with a range, why there is no single figure in those that have one."""
+        ranged = [one for one in sentences if one in self.whys]
+        for one in sentences:
+            if not ranged or one is not ranged[-1]:
+                yield one
+                continue
+            key, why = "only_range" if len(ranged) == 1 else "only_ranges", self.whys[ranged[0]]
+            yield replace(one, text=self.words.sentences(one.text, self.words(key, why=why)))
 
     def ratios(self, mode: str) -> list[Finding]:
         """The comparisons of time per sample."""
@@ -659,7 +688,7 @@ class _Writer:
             if one.num_wide and cost is not None and self.evidence.diagnosis is None:
                 command = self.command(f"--cost-budget {one.minutes}m", BUDGET_OPTIONS)
                 text, is_short = one.fill(words, "open_ratios"), one.minutes <= MOST_MINUTES
-                minutes = self.minutes(cost=60 * one.minutes / cost.budget_s)
+                minutes = self.minutes() + one.minutes - cost.budget_s / 60
                 yield self.open(text, "method", command if is_short else None, minutes)
 
     def open(
@@ -671,13 +700,16 @@ class _Writer:
         return Statement(self.words.tidy(text), section, command or "", remark)
 
     def pairs(self, comparisons: Iterable[Finding]) -> str:
-        """The settings of each; ` (at lr=0.1)` where levels were compared."""
-        names = (
-            joined(self.names(one), self.words)
-            + (one.shared_text(self.words) if one.levels != (None, None) else "")
+        """The settings of each, or all where each is with each; ` (at lr=0.1)` where levels are."""
+        pairs = dict.fromkeys(
+            (self.names(one), one.shared_text(self.words) if one.levels != (None, None) else "")
             for one in comparisons
         )
-        return self.words("list_semicolon").join(dict.fromkeys(names))
+        names = list(dict.fromkeys(name for pair, _ in pairs for name in pair))
+        if {at for _, at in pairs} == {""} and len(pairs) == math.comb(len(names), 2):
+            return joined(names, self.words)
+        told = (f"{joined(pair, self.words)}{at}" for pair, at in pairs)
+        return self.words("list_semicolon").join(told)
 
     def command(self, added: str, instead_of: Sequence[str]) -> str | None:
         """The command that made this run, changed."""
@@ -729,8 +761,47 @@ def command_with(command: str, added: str = "", instead_of: Sequence[str] = ()) 
     return shlex.join([*kept, *added.split(), *words[end:]])
 
 
+MOST_ROWS = 12
+"""Settings of the table beside the answer; of more, the best and the first."""
+
+
+def answer_table(data: RunData, words: Words) -> Table | None:
+    """A row per setting: the metric that the answer goes by, and time and memory of a step, where they are
+    known; None where one setting was trained, which has epochs to show."""
+    evidence, cells = data.evidence, data.evidence.cells
+    metric = next(iter(compared_metrics(evidence)), "")
+    measured = next(filter(None, map(evidence.measured_in, MODES)), [])
+    if not (metric or measured) or (len(cells) == 1 and evidence.learned):
+        return None
+    shown = cells
+    if len(cells) > MOST_ROWS:
+        best = [one.cells[0] for one in data.findings if one.kind == "best"]
+        shown = tuple(cell for cell in cells if cell is cells[0] or cell.id in best)
+    costs = {one.trial.cell: one for one in measured}
+
+    def cost(cell: Cell, read: Callable[[Measurement], Entry]) -> Entry:
+        return read(costs[cell.id]) if cell.id in costs else EMPTY
+
+    fields: list[Field[Cell]] = [name(words("cell"), lambda cell: cell.id)]
+    done = {cell.id: done_entry(evidence, cell.id, words) for cell in shown}
+    if metric and {one.text for one in done.values()} != {str(len(evidence.study.seeds))}:
+        fields.append(value(words("seeds"), lambda cell: done[cell.id]))
+    if metric:
+        heading = f"{words.metric(metric)} [{words('interval')}]"
+        fields.append(value(heading, lambda cell: metric_entry(evidence, cell.id, metric, words)))
+    if measured:
+        heading = words("answer_table_time", mode=words.mode(measured[0].summary.mode))
+        us = partial(cost, read=lambda one: estimate(one.summary.sample_us))
+        fields.append(value(heading, us))
+    if any(one.peak_mib is not None for one in measured):
+        fields.append(value(words("peak"), partial(cost, read=lambda one: number(one.peak_mib))))
+    notes = [words("answer_table_seeds")] if metric and len(evidence.study.seeds) > 1 else []
+    notes += [words("and_more", number=len(cells) - len(shown))] if len(shown) < len(cells) else []
+    return table_of("", fields, shown, words.sentences(*notes))
+
+
 def answer_section(data: RunData, words: Words) -> Section:
-    """The answer in a few sentences, one chart that shows it, why it is so, and what is left open."""
+    """The answer in a few sentences, the charts that show it, why it is so, and what is left open."""
     evidence, found = data.evidence, answer(data.evidence, data.findings, words)
     study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
@@ -741,14 +812,14 @@ def answer_section(data: RunData, words: Words) -> Section:
         key = "no_question_varied" if study.cells else "no_question_script"
         key = "no_question_inside" if script.from_inside else key
         asked.append(Paragraph(words(key, script=command_text(script))))
-    # The chart that shows what the first sentence says.
-    chart = cost_figure(evidence, "sample_us", words) if found.is_about_cost else None
+    # The charts that show what the sentences say: what it costs beside what it learned.
+    shown = [time_figure(data, words)] if found.is_about_cost else []
     metrics = compared_metrics(evidence)
     profiled = [mode for mode in MODES if data.profiled(mode)]
-    if chart is None and metrics:
+    if metrics:
         figure_of = metric_figure if len(evidence.cells) > 1 else curve_figure
-        chart = figure_of(data, metrics[0], words)
-    elif chart is None and profiled:
-        chart = ops.operator_figure(data, profiled[0], words)
-    blocks = (*asked, *lead.blocks, *([] if chart is None else [chart]))
+        shown.append(figure_of(data, metrics[0], words))
+    elif not shown and profiled:
+        shown.append(ops.operator_figure(data, profiled[0], words))
+    blocks = (*asked, *lead.blocks, *(one for one in shown if one is not None))
     return Section(lead.id, lead.title, blocks, tuple(others))

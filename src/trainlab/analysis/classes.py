@@ -226,7 +226,7 @@ def class_section(data: RunData, words: Words) -> Section | None:
         is_small = len(confusion.classes) <= MOST_COLUMNS
         blocks.append((matrix_table if is_small else pair_table)(confusion, words))
         blocks.append(_mistakes(confusion, words))
-    return Section("classes", words("classes"), tuple(blocks))
+    return Section("classes", words("classes"), tuple(blocks), is_folded=True)
 
 
 def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:

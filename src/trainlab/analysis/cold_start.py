@@ -5,7 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from trainlab.analysis.charts import Hover, Spec, chart, colour, layer, quantity, scale_for, tooltip
+from trainlab.analysis.charts import (
+    Hover,
+    Spec,
+    axis_title,
+    colour,
+    layer,
+    named_lines,
+    quantity,
+    scale_for,
+    tooltip,
+)
 from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
 from trainlab.analysis.finding import MOST_LINES, RunData
 from trainlab.analysis.measurement import MODES, Measurement
@@ -147,20 +157,20 @@ def first_steps(measured: Sequence[Measurement]) -> list[Spec]:
     return rows
 
 
-def first_steps_chart(rows: Sequence[Spec], words: Words) -> Spec:
+def first_steps_chart(rows: Sequence[Spec], among: Sequence[str], words: Words) -> Spec:
     """How many times as long as a settled step each of the first steps takes."""
     x, y = words("step_number"), words("times_settled")
     axis = scale_for([row["y"] for row in rows], fits_zero=True)
     hover: Hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
     cells = list(dict.fromkeys(row["cell"] for row in rows))
-    place = {
+    place: Spec = {
         "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
-        "y": quantity("y", y, scale=axis),
-        "color": colour("cell", cells, words("cell")),
+        "y": quantity("y", axis_title(y, axis, words), scale=axis),
+        "color": colour("cell", cells, words("cell"), among=among),
         "tooltip": tooltip(hover),
     }
     line = layer("line", place, point={"filled": True, "size": 34}, strokeWidth=2)
-    return chart(rows, [line], 220)
+    return named_lines(rows, [line], place["x"], place["y"], place["color"], 220)
 
 
 def cold_section(data: RunData, words: Words) -> Section | None:
@@ -174,10 +184,12 @@ def cold_section(data: RunData, words: Words) -> Section | None:
             caption = words("cold_caption", step=words.step(mode))
             firsts = (f"{row['cell']} {figure(row['y'])}" for row in rows[:200] if row["x"] == 1)
             alt = words("cold_alt", caption=caption, values=words.listed(firsts))
-            spec, note = first_steps_chart(rows, words), words("settled_note")
+            among = [cell.id for cell in data.evidence.cells]
+            spec, note = first_steps_chart(rows, among, words), words("settled_note")
             figures.append(Figure(f"cold-{mode}", caption, alt, spec, note))
         # One cell shows as well as any other why the first step is slow.
         tables += [table for m in measured if (table := cold_table(m, words))][:1]
     if not figures and not tables:
         return None
-    return Section("cold", words("cold"), (Paragraph(words("cold_intro")), *figures, *tables))
+    blocks = (Paragraph(words("cold_intro")), *figures, *tables)
+    return Section("cold", words("cold"), blocks, is_folded=True)

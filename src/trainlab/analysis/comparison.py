@@ -260,14 +260,17 @@ def beside_table(
             is_ratio=one.is_cost,
         )[place]
 
-    key = "compare_b_over_a" if all(one.is_cost for one in pairs) else "compare_b_less_a"
-    headings = ("A", "B", words(key), words("interval"))
+    kinds = {one.is_cost for one in pairs}
+    key = "compare_b_over_a" if kinds == {True} else "compare_b_less_a"
+    headings = ("A", "B", words(key if len(kinds) == 1 else "compare_b_against_a"))
     return table_of(
         caption,
         [
-            name(words("cell"), lambda pair: pair.cell),
-            name(words("figure"), lambda pair: factors.subject_text(pair.subject, words)),
+            # A gap after a comma, where a narrow column may break.
+            name(words("cell"), lambda pair: pair.cell.replace(",", ", ")),
+            name(words("figure"), lambda pair: figure_text(pair, words)),
             *(value(heading, entry(place)) for place, heading in enumerate(headings)),
+            value(words("interval"), entry(len(headings)), is_extra=True),
             name(words("verdict"), lambda pair: factors.verdict_entry(pair.verdict, words)),
         ],
         pairs,
@@ -275,6 +278,13 @@ def beside_table(
         cell=lambda pair: pair.cell,
         is_sortable=True,
     )
+
+
+def figure_text(pair: CellComparison, words: Words) -> str:
+    """A metric, or a time in few letters: the verdict is to stand beside its numbers."""
+    if not pair.is_cost:
+        return words.metric(pair.subject)
+    return words("beside_time", mode=words.mode(pair.subject.partition("/")[0]))
 
 
 def difference_table(confounds: Sequence[Confound], words: Words) -> Table:
@@ -300,21 +310,28 @@ ALIKE = 1.05
 
 
 def compared_sentences(compared: SideBySide, words: Words) -> Iterator[document.Statement]:
-    """Training, inference, then the metric that was compared first."""
+    """Training, inference, then the metric that was compared first; why there is only a range once."""
+    known = ""
     for mode in MODES:
         pairs = [pair for pair in compared.costs if pair.subject == f"{mode}/sample_us"]
         if pairs:
-            yield document.Statement(words.tidy(_speed(mode, pairs, words)), "costs")
+            text, why = _speed(mode, pairs, words)
+            text = words.sentences(
+                text, words("only_range", why=why) if why and why != known else ""
+            )
+            known = why or known
+            yield document.Statement(words.tidy(text), "costs")
     if compared.learned:
         metric = compared.learned[0].subject
         pairs = [pair for pair in compared.learned if pair.subject == metric]
         yield document.Statement(words.tidy(_learned_compared(metric, pairs, words)), "learning")
 
 
-def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
+def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> tuple[str, str]:
+    """A sentence, and why its figures are ranges, where they are."""
     told = [pair for pair in pairs if pair.verdict == "different"]
     if not told:
-        return words(f"compared_speed_{mode}_open", number=len(pairs))
+        return words(f"compared_speed_{mode}_open", number=len(pairs)), ""
     known = [headline(one.change, one.interval, one.measured, words) for one in told]
     gains, why = [ends.inverse for ends, _ in known], max(why for _, why in known)
     ends, key = Interval(min(o.low for o in gains), max(o.high for o in gains)), "faster"
@@ -322,14 +339,14 @@ def _speed(mode: str, pairs: Sequence[CellComparison], words: Words) -> str:
         named = zip(gains[:MOST_NAMED], told, strict=False)
         parts = (words("compared_at", times=ratio, setting=pair.cell) for ratio, pair in named)
         listed = words("list_semicolon").join(parts)
-        return words(f"compared_speed_{mode}_both", parts=listed, why=why)
+        return words(f"compared_speed_{mode}_both", parts=listed), why
     if ends.low < 1:
         ends, key = ends.inverse, "slower"
     span = Interval(ends.low, ends.low) if ends.high < ALIKE * ends.low else ends
-    text = words(f"compared_speed_{mode}_{key}", times=span, why=why)
+    text = words(f"compared_speed_{mode}_{key}", times=span)
     if len(told) == len(pairs):
-        return text
-    return words.sentences(text, words("compared_some", some=len(told), all=len(pairs)))
+        return text, why
+    return words.sentences(text, words("compared_some", some=len(told), all=len(pairs))), why
 
 
 def _learned_compared(metric: str, pairs: Sequence[CellComparison], words: Words) -> str:
@@ -363,9 +380,17 @@ def comparison_of(
     lead = document.Statements(told, is_lead=True)
     # The chart that shows the first sentence stands beside it, the others with the costs.
     answer: list[document.Block] = [lead if told else Paragraph(words("no_findings")), *figures[:1]]
+    differing: list[document.Block] = [Paragraph(words("compare_nothing"))]
+    if compared.confounds:
+        table = difference_table(compared.confounds, words)
+        differing = [Paragraph(words("compare_differs_intro")), table]
+    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
+        if cells:
+            listed = words.listed(cells)
+            differing.append(Paragraph(words("compare_only", run=run, cells=listed)))
     sections = [
+        Section("differs", words("compare_differs"), tuple(differing)),
         Section("answer", words("compare_answer"), tuple(answer)),
-        Section("environment", words("environment"), (_machine_table(a, b, words),)),
     ]
     if compared.costs:
         caption, note = words("compare_costs_table"), words("compare_costs_note")
@@ -389,15 +414,8 @@ def comparison_of(
     if operators:
         intro = Paragraph(words("operators_intro"))
         sections.append(Section("operators", words("operators"), (intro, *operators)))
-    differing: list[document.Block] = [Paragraph(words("compare_nothing"))]
-    if compared.confounds:
-        table = difference_table(compared.confounds, words)
-        differing = [Paragraph(words("compare_differs_intro")), table]
-    for run, cells in (("A", compared.only_a), ("B", compared.only_b)):
-        if cells:
-            listed = words.listed(cells)
-            differing.append(Paragraph(words("compare_only", run=run, cells=listed)))
-    sections.append(Section("differs", words("compare_differs"), tuple(differing)))
+    machines = (_machine_table(a, b, words),)
+    sections.append(Section("environment", words("environment"), machines))
     names = {"first": name_a, "second": name_b}
     dates = {"date_a": a.record.created[:10], "date_b": b.record.created[:10]}
     return Document(
@@ -441,7 +459,9 @@ def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]
                 id=document.figure_id("beside", subject.replace("_", "-")),
                 caption=title,
                 alt=words("final_alt", metric=title, values=told),
-                spec=charts.dot_chart(subject.replace("/", "_"), title, dots, words, "run"),
+                spec=charts.dot_chart(
+                    subject.replace("/", "_"), title, dots, words, mode_title="run"
+                ),
             )
         )
     return figures

@@ -3,12 +3,21 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from trainlab.analysis import scaling
-from trainlab.analysis.charts import Bars, bar_figure, dot, dot_chart, first_cells
+from trainlab.analysis.charts import (
+    Bars,
+    Spec,
+    bar_figure,
+    dot,
+    dot_chart,
+    first_cells,
+    time_chart,
+)
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table
 from trainlab.analysis.energy import energy_columns, energy_findings, epoch_j, sample_mj
 from trainlab.analysis.evidence import Evidence, trial_confounds
@@ -50,7 +59,7 @@ MOST_WARNINGS = 50
 STEP_DIGITS = 4
 """Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
 
-COSTS = ("step_ms", "sample_us", "epoch_s", "samples_per_s")
+COSTS = ("step_ms", "epoch_s", "samples_per_s")
 """Quantities of a cost summary that are drawn over cells."""
 MOST_VALUES = 24
 """Values of a chart that its alt text lists."""
@@ -151,7 +160,7 @@ def headline(
     if worst is None and math.sqrt(within.high / within.low) - 1 <= WIDE:
         return Interval(value, value), ""
     why = words.warning(worst.reason, worst.value) if worst else words("ratio_varies")
-    return Interval(within.low, within.high), words("only_range", why=why)
+    return Interval(within.low, within.high), why
 
 
 def _unstable_text(one: Finding, words: Words) -> str:
@@ -358,8 +367,11 @@ def cost_table(evidence: Evidence, words: Words) -> Table:
         value(words("peak_mib"), lambda m: m.peak_mib),
         *energy_columns(evidence.measured, words),
     ]
-    caption, measured = words("cost_table"), evidence.measured
-    return table_of(caption, fields, measured, note, cell=lambda m: m.trial.cell, is_sortable=True)
+    # What was measured twice comes last, and folded.
+    measured = sorted(evidence.measured, key=lambda one: one.trial.again)
+    shown = sum(not one.trial.again for one in measured)
+    caption, cell = words("cost_table"), lambda one: one.trial.cell
+    return table_of(caption, fields, measured, note, cell=cell, num_shown=shown, is_sortable=True)
 
 
 def measured_cell(measurement: Measurement, words: Words) -> str:
@@ -459,6 +471,7 @@ def cost_figure(evidence: Evidence, quantity: str, words: Words) -> Figure | Non
     if not rows:
         return None
     rows, left_out = first_cells(rows)
+    among = [cell.id for cell in evidence.cells]
     told = (f"{row['cell']} {row['mode']}: {figure(row['x'])}" for row in rows[:MOST_VALUES])
     notes = [words("memory_dots_note" if quantity == "peak_mib" else "cost_dots_note")]
     notes += [words("left_out", number=left_out)] if left_out else []
@@ -467,7 +480,48 @@ def cost_figure(evidence: Evidence, quantity: str, words: Words) -> Figure | Non
         id=f"cost-{quantity.replace('_', '-')}",
         caption=words(f"{quantity}_caption"),
         alt=words.tidy(alt),
-        spec=dot_chart(quantity, words(quantity), rows, words),
+        spec=dot_chart(quantity, words(quantity), rows, words, among, interval="repeats"),
+        note=words.sentences(*notes),
+    )
+
+
+def time_figure(data: RunData, words: Words) -> Figure | None:
+    """The time per sample of every cell, and how many times as fast as the first that is, as the findings
+    have it; None where it was not measured."""
+    rows: list[Spec] = []
+    ratios = {
+        (one.mode, one.cells): one for one in data.findings_in("factors") if one.kind == "cost"
+    }
+    for mode in MODES:
+        measured = data.evidence.measured_in(mode)
+        for one in measured:
+            cost, name = one.summary.sample_us, words.mode(mode)
+            label = words("bar_time", mode=name, time=cost.value)
+            if found := ratios.get((mode, (measured[0].trial.cell, one.trial.cell))):
+                ends, _ = headline(found.ratio, found.interval, (measured[0], one), words)
+                # What is not decided has no single figure.
+                ends = found.interval if found.verdict == "cannot tell" and found.interval else ends
+                times = ends.inverse
+                label = words("bar_times", mode=name, time=cost.value, times=times)
+            row = dot(one.trial.cell, name, cost.value, (cost.low, cost.high))
+            rows.append(row | {"label": label, "end": cost.high or cost.value})
+    if not rows:
+        return None
+    rows, left_out = first_cells(rows)
+    first, others = (
+        data.evidence.cells[0].id,
+        [row for row in rows if row["mode"] == rows[0]["mode"]],
+    )
+    notes = [words("time_note", cell=first)] if len(others) > 1 else []
+    notes += [words("cost_dots_note")]
+    notes += [words("left_out", number=left_out)] if left_out else []
+    values = (f"{row['cell']}: {row['label']}" for row in rows[:MOST_VALUES])
+    told = words("list_semicolon").join(values)
+    return Figure(
+        id="cost-sample-us",
+        caption=words("sample_us_caption"),
+        alt=words.tidy(words("final_alt", metric=words("sample_us"), values=told)),
+        spec=time_chart(rows, words("sample_us"), [c.id for c in data.evidence.cells], words),
         note=words.sentences(*notes),
     )
 
@@ -529,18 +583,25 @@ def memory_table(measurement: Measurement, words: Words) -> Table | None:
     return table_of(caption, fields, [*(kind for kind in most if most[kind]), "other"])
 
 
-def phase_section(data: RunData, words: Words) -> Section | None:
-    """Where the time and the memory of a step go; None where no cost was measured."""
+def cost_section(data: RunData, words: Words) -> Section | None:
+    """What every cell costs and where the time of a step goes; folded below that, its memory and more of
+    its time. None where no cost was measured."""
     evidence = data.evidence
     phases = {mode: bars for mode in MODES if (bars := phase_bars(evidence, mode))}
-    if not phases:
+    if not evidence.measured or (evidence.diagnosis is not None and not phases):
         return None
     unit, axis = words("milliseconds"), words("memory_axis")
-    blocks: list[Block] = [
-        Paragraph(words("phases_intro")),
-        *(bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()),
-        *(phase_table(evidence.measured_in(mode), mode, words) for mode in phases),
-    ]
+    blocks: list[Block] = [Paragraph(words("phases_intro"))] if phases else []
+    more: list[Figure] = []
+    if evidence.diagnosis is None:  # its changes are no settings to choose from
+        blocks.append(cost_table(evidence, words))
+        others = (cost_figure(evidence, one, words) for one in (*COSTS, "peak_mib"))
+        more += [one for one in (time_figure(data, words), *others) if one is not None]
+    blocks += (
+        bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()
+    )
+    if findings := data.findings_in("phases"):
+        blocks.append(bullets(findings, words))
     for mode in MODES:
         held = {m.trial.cell: m.memory for m in evidence.measured_in(mode)[:MOST_CELLS] if m.memory}
         # What the memory at its peak holds, in MiB; the parts add up to the peak.
@@ -550,7 +611,8 @@ def phase_section(data: RunData, words: Words) -> Section | None:
             for cell, memory in held.items()
         }
         if bars:
-            blocks.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
-    if findings := data.findings_in("phases"):
-        blocks.append(bullets(findings, words))
-    return Section("phases", words("phases"), tuple(blocks))
+            more.append(bar_figure(bars, "memory", mode, "MiB", words, words.memory, axis))
+    tables = (phase_table(evidence.measured_in(mode), mode, words) for mode in phases)
+    blocks += (replace(table, is_folded=True) for table in tables)
+    blocks += (replace(figure, is_folded=True) for figure in more)
+    return Section("phases", words("cost"), tuple(blocks))

@@ -90,8 +90,8 @@ LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
 EVEN = 0.2
 """Intervals up to this share of a speed are about as wide on either side of it."""
-NO_TIME = "no_time"
-"""The reason, among the words, of what was to be tried and was not."""
+NO_TIME, CUT_SHORT = "no_time", "cut_short"
+"""The reasons, among the words, of what was to be tried and was not, or was and did not come to its end."""
 MIN_SHARED_ROUNDS = 5
 MARKS: Mapping[LimitVerdict, document.Mark] = {
     "confirmed": "different",
@@ -376,7 +376,9 @@ def diagnosis_of(
     parts = update_parts_ms(watched)
     limits = [_limit(one, shown, NO_TIME) for one in tried]
     limits += [_limit(one, shown, "not_chosen") for one in others]
-    busy = [one.cost.load.others_cores for one in shown.timed]
+    loads = [one.cost.load for one in shown.timed]
+    # Where nothing was timed, of the run that was watched.
+    loads = loads or [one.load for one in run.trials() if one.load is not None]
     return DiagnosisRecord(
         script=run.study().to_study(str(run.study_file)).workload,
         device=device_of(watched),
@@ -387,7 +389,7 @@ def diagnosis_of(
         threads=watched.threads,
         batch_size=watched.batch_size,
         min_gain=MIN_GAIN,
-        others_cores=statistics.fmean(busy) if busy else 0.0,
+        others_cores=statistics.fmean(one.others_cores for one in loads) if loads else 0.0,
         limits=sorted(limits, key=_rank),
     )
 
@@ -412,6 +414,8 @@ def shown_by(run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypoth
     for trial in run.trials():
         if trial.watch == "steps" and trial.state == "done":
             timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
+        elif trial.watch == "steps" and trial.state == "interrupted":
+            failures[trial.cell] = CUT_SHORT
         elif trial.watch == "steps" and trial.error is not None:
             is_unused = trial.error.kind == "UnusedChangeError"
             told = "no_difference" if is_unused else trial.error.message.partition("\n")[0]
@@ -649,11 +653,7 @@ def _unconfirmed_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     """What may limit it; what does, where all that promised enough was tried, and saves too little."""
     timed = [row for row in record.limits if row.limit != "memory"]
     share = sum(record.parts_ms.get(name, 0.0) for name in COMPUTING) / record.update_ms
-    possible = {
-        words(f"limit_name_{row.limit}"): row.share
-        for row in timed
-        if row.verdict == "cannot tell" or (row.verdict == "not tried" and row.potential)
-    }
+    possible = {words(f"limit_name_{row.limit}"): row.share for row in timed if _may_limit(row)}
     if possible or not any(row.verdict == "refuted" for row in timed):
         possible[words("limit_name_compute")] = share
         shares = sorted(possible.items(), key=lambda one: -one[1])
@@ -662,6 +662,13 @@ def _unconfirmed_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
     else:
         yield words("tried_nothing", gain=record.min_gain)
         yield words("limits_compute" if share >= MOSTLY else "limits_elsewhere", share=share)
+
+
+def _may_limit(row: LimitRow) -> bool:
+    """Whether it could save enough, as far as is known: what looks slower with the change does not."""
+    ratios = [one.ratio for one in row.tried if one.ratio is not None and not one.is_remedy]
+    is_open = row.verdict in ("cannot tell", "not tried") and row.potential >= MIN_POTENTIAL
+    return is_open and min(ratios, default=0.0) < 1
 
 
 def open_lines(record: DiagnosisRecord, words: Words) -> Iterator[str]:
@@ -691,7 +698,9 @@ def suspicion_text(tried: Sequence[Hypothesis], words: Words) -> str:
     limit = words(f"limit_name_{first.limit}")
     if first.share and first.potential < MIN_GAIN:
         return words("suspected_nothing", limit=limit, share=first.potential)
-    named = words("possible_up_to", limit=limit, share=first.potential) if first.share else limit
+    if not first.share:
+        return words("suspected_setting", limit=limit)
+    named = words("possible_up_to", limit=limit, share=first.potential)
     return words("suspected", limit=named)
 
 

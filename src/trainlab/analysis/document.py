@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from trainlab.record.learning_record import Picture
 
@@ -36,7 +38,7 @@ class Bullet:
     text: str
     mark: Mark
     label: str
-    """The mark in words, for readers who do not see colours."""
+    """The mark in words, for readers who do not see colours; empty for a fact."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Statement:
-    """One sentence of the answer, and the section that has its evidence."""
+    """One sentence of the answer, and where its evidence stands: a section, or what `with_live_links` finds
+    in it."""
 
     text: str
     section: str | None = None
@@ -54,6 +57,8 @@ class Statement:
     """What would settle it, to copy."""
     remark: str = ""
     """Beside the command: how long it takes."""
+    row: str = ""
+    """The row of a table that is its evidence."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +108,13 @@ class Row:
 
     entries: tuple[Entry, ...]
     cell: str | None = None
+    id: str = ""
+    """By which a statement leads to it."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under headings. `caption` is its title and never empty."""
+    """Rows under headings. `caption` is its title, empty only beside the answer in a terminal."""
 
     caption: str
     columns: tuple[Column, ...]
@@ -121,6 +128,7 @@ class Table:
     """Whether the first column holds names from code."""
     is_matrix: bool = False
     """Whether the headings of its columns are those of its rows, and its fields are coloured."""
+    is_folded: bool = False
 
     @property
     def verdict_column(self) -> int | None:
@@ -163,6 +171,12 @@ class Figure:
     """What it shows, for readers who do not see it."""
     spec: dict[str, Any] = field(hash=False)
     note: str = ""
+    is_folded: bool = False
+
+    @property
+    def anchor(self) -> str:
+        """By which a statement leads to it."""
+        return f"figure-{self.id}"
 
 
 @dataclass(frozen=True)
@@ -203,15 +217,51 @@ class Listing:
     text: str
     language: str = ""
     is_folded: bool = False
-    """Whether a reader unfolds it where the format allows."""
+
+
+MOST_PIXELS = 2000
+"""Of a side of a picture in somebody's own text."""
+Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
+
+
+@dataclass(frozen=True)
+class OwnPicture:
+    width: Pixels
+    height: Pixels
+    kind: Literal["png", "jpeg"]
+    content: Annotated[str, Field(max_length=0)] = field(default="", repr=False)
+    """In base64. None where a report is checked: what says how it was written has the size alone."""
 
 
 @dataclass(frozen=True)
 class OwnPart:
-    """A piece of what somebody wrote in Markdown, as plain text."""
+    """A piece of what somebody wrote: plain text, or the parts in it."""
 
-    kind: Literal["paragraph", "item", "heading", "code"]
-    text: str
+    kind: str
+    """What it is: a paragraph, a list, emphasis, …; in a formula as MathML calls it."""
+    text: str = ""
+    """Of a formula its LaTeX, of a picture what it shows."""
+    parts: tuple["OwnPart", ...] = ()
+    style: str = ""
+    """The number a list begins with, the side that a field is aligned to, the name of a picture's file; how
+    a sign in a formula is drawn."""
+    picture: OwnPicture | None = None
+
+    @property
+    def plain(self) -> str:
+        return self.text or "".join(part.plain for part in self.parts)
+
+    def lines(self) -> Iterator[str]:
+        """As plain text: a line for each paragraph, item or field."""
+        if self.kind in ("list", "item", "quote", "table", "row"):
+            yield from chain.from_iterable(part.lines() for part in self.parts)
+        elif self.plain.strip():
+            yield self.plain
+
+    def with_inner(self) -> Iterator["OwnPart"]:
+        """Itself and all parts in it, however deep."""
+        yield self
+        yield from chain.from_iterable(part.with_inner() for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -222,8 +272,11 @@ class OwnText:
     """Whose it is, in words."""
     parts: tuple[OwnPart, ...]
 
+    def lines(self) -> list[str]:
+        return [*chain.from_iterable(part.lines() for part in self.parts)]
 
-Block = (
+
+Block = (  # of which those with `is_folded` a reader unfolds; a PDF has them in its appendix
     Paragraph
     | Notice
     | Bullets
@@ -237,10 +290,15 @@ Block = (
 )
 
 
+def is_folded(block: "Block | Section") -> bool:
+    return getattr(block, "is_folded", False)
+
+
 def chart_groups(blocks: Iterable[Block]) -> list[tuple[bool, list[Block]]]:
-    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False)."""
-    groups = groupby(blocks, lambda block: isinstance(block, Figure))
-    return [(is_chart, list(group)) for is_chart, group in groups]
+    """Neighbouring charts, which a page shows side by side, apart from the other blocks (False) and from
+    those that are folded."""
+    groups = groupby(blocks, lambda block: (isinstance(block, Figure), is_folded(block)))
+    return [(is_chart, list(group)) for (is_chart, _), group in groups]
 
 
 @dataclass(frozen=True)
@@ -249,6 +307,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...] = ()
     sections: tuple["Section", ...] = ()
+    is_folded: bool = False
 
     def with_inner(self) -> Iterator["Section"]:
         """Itself and all sections in it, however deep."""
@@ -262,14 +321,21 @@ class Section:
 
 
 def with_live_links(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections, without links of statements to sections that are not among them."""
+    """The sections, with links of statements to the very row that is their evidence, else to the first
+    chart of its section or to the section; without those to sections that are not among them."""
     sections = tuple(sections)
-    ids = {one.id for section in sections for one in section.with_inner()}
+    inner = [one for section in sections for one in section.with_inner()]
+    tables = (block for one in inner for block in one.blocks if isinstance(block, Table))
+    rows = {row.id for table in tables for row in table.rows if row.id}
+    anchors = [(s.id, b.anchor) for s in inner for b in s.all_blocks() if isinstance(b, Figure)]
+    places = {one.id: one.id for one in inner} | dict(reversed(anchors))
+    places |= {anchor: anchor for _, anchor in anchors}
 
     def linked(block: Block) -> Block:
         if not isinstance(block, Statements):
             return block
-        items = (i if i.section in ids else replace(i, section=None) for i in block.items)
+        found = (i.row if i.row in rows else places.get(i.section or "") for i in block.items)
+        items = (replace(i, section=place) for i, place in zip(block.items, found, strict=True))
         return replace(block, items=tuple(items))
 
     def checked(section: Section) -> Section:
@@ -291,8 +357,8 @@ class Document:
     sections: tuple[Section, ...]
     cells: tuple[str, ...] = ()
     """The cells a reader may hide; empty where there is only one."""
-    byline: str = ""
-    """Who hands the report in, and for which course."""
+    byline: tuple[tuple[str, str], ...] = ()
+    """Who hands the report in, for which course, when: words, and what the author says."""
     origin: str = ""
     """JSON from which a check can write the same report again; kept in the file, not shown."""
 
@@ -308,3 +374,6 @@ class Document:
 
     def galleries(self) -> list[Gallery]:
         return [block for block in self.all_blocks() if isinstance(block, Gallery)]
+
+    def own_texts(self) -> list[OwnText]:
+        return [block for block in self.all_blocks() if isinstance(block, OwnText)]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from trainlab.analysis import charts, finding, metrics, tables
-from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -415,6 +414,7 @@ def factor_table(factor: str, findings: Sequence[Finding], words: Words) -> Tabl
         findings,
         words("factor_note"),
         cell=lambda found: found.cells[1],
+        row=lambda found: found.row,
         is_sortable=True,
     )
 
@@ -462,11 +462,8 @@ def compared_entries(
 
 
 def comparison_section(data: RunData, words: Words) -> Section | None:
-    """All cells side by side, then a part per factor; None where there is nothing to compare."""
+    """A part per factor, below where each cell ended; None where there is nothing to compare."""
     blocks: list[Block] = []
-    if data.evidence.measured:
-        figures = (cost_figure(data.evidence, one, words) for one in (*COSTS, "peak_mib"))
-        blocks += [cost_table(data.evidence, words), *filter(None, figures)]
     if len(data.evidence.learned) > 1:
         names = metrics.compared_metrics(data.evidence)
         blocks += filter(None, (metric_figure(data, metric, words) for metric in names[:2]))
@@ -474,9 +471,9 @@ def comparison_section(data: RunData, words: Words) -> Section | None:
     sections = [_factor_section(factor, found, words) for factor, found in by_factor.items()]
     if not blocks and not sections:
         return None
-    key = "comparison" if data.evidence.study.cells else "cost"
     intro = (Paragraph(words("comparison_intro")),) if sections else ()
-    return Section("comparison", words(key), (*intro, *blocks), tuple(sections))
+    parts = (*intro, *blocks), tuple(sections)
+    return Section("comparison", words("comparison"), *parts, is_folded=True)
 
 
 def _factor_section(factor: str, findings: list[Finding], words: Words) -> Section:
@@ -507,6 +504,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
     if not rows:
         return None
     rows, left_out = charts.first_cells(rows)
+    among = [cell.id for cell in data.evidence.cells]
     values = words.listed(told[cell] for cell in dict.fromkeys(row["cell"] for row in rows))
     more = words("left_out", number=left_out) if left_out else ""
     return Figure(
@@ -514,7 +512,7 @@ def metric_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words.tidy(words("final_caption", metric=words.metric(metric))),
         alt=words.tidy(words("final_alt", metric=words.metric(metric), values=values)),
         note=words.sentences(words("dots_note"), more),
-        spec=charts.dot_chart(metric, words.metric_title(metric), rows, words),
+        spec=charts.dot_chart(metric, words.metric_title(metric), rows, words, among),
     )
 
 

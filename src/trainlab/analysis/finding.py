@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
+from trainlab.analysis.document import figure_id
 from trainlab.analysis.evidence import Confound, Evidence, Line, TrialRecords
 from trainlab.analysis.measurement import Measurement
 from trainlab.analysis.metrics import compared_metrics
@@ -112,6 +113,11 @@ class Finding:
     def kind(self) -> str:
         """The name of its kind."""
         return self.of_kind.name
+
+    @property
+    def row(self) -> str:
+        """The id of the row of a table that shows it."""
+        return figure_id("row", "/".join((self.kind, self.subject, *self.cells)))
 
     @property
     def mode(self) -> str:

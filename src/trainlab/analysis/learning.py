@@ -21,6 +21,7 @@ from trainlab.analysis.method import sampling_findings
 from trainlab.analysis.scripts import command_text, seen_texts
 from trainlab.analysis.tables import (
     EMPTY,
+    Field,
     count,
     first_bullets,
     mean,
@@ -346,18 +347,8 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     rows, times_of_cost, engine = list[list[Entry]](), list[float](), ""
     for cell in (one for one in evidence.cells if one.id in evidence.learned):
         trials = evidence.learned[cell.id].values()
-        states = [one.trial.state for one in trials]
-        done, total = states.count("done"), len(states)
-        text = str(done) if done == total else words("some_of", some=done, all=total)
-        # Why a cell has no value: all diverged, or none ended well.
-        missing = words.listed(words.named("state", state) for state in sorted({*states}))
-        if {*states} & {*ENDED_WELL}:
-            missing = words("none_finite")
-        entries = [Entry(cell.id), Entry(text, float(done))]
-        for metric in names:
-            values = [*evidence.values(cell.id, metric).values()]
-            over_seeds = mean_of(values, metrics.limits_of(metric, values))
-            entries.append(mean(metric, over_seeds, missing))
+        entries = [Entry(cell.id), done_entry(evidence, cell.id, words)]
+        entries += [metric_entry(evidence, cell.id, metric, words) for metric in names]
         # Those that were cut short have not taken all of the time.
         ended = [one for one in trials if one.trial.state in ENDED_WELL]
         for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
@@ -386,6 +377,23 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     return _cell_table(words("learn_table"), headings, rows, note, words)
 
 
+def done_entry(evidence: Evidence, cell: str, words: Words) -> Entry:
+    """How many of a cell's trials are done, and of how many where others are not."""
+    states = [one.trial.state for one in evidence.learned.get(cell, {}).values()]
+    done, total = states.count("done"), len(states)
+    text = str(done) if done == total else words("some_of", some=done, all=total)
+    return Entry(text, float(done))
+
+
+def metric_entry(evidence: Evidence, cell: str, metric: str, words: Words) -> Entry:
+    """A cell's mean over seeds with its interval; without a value why: all diverged, or none ended well."""
+    values = [*evidence.values(cell, metric).values()]
+    states = {one.trial.state for one in evidence.learned.get(cell, {}).values()}
+    missing = words.listed(words.named("state", state) for state in sorted(states))
+    missing = words("none_finite") if states & {*ENDED_WELL} else missing
+    return mean(metric, mean_of(values, metrics.limits_of(metric, values)), missing)
+
+
 def _cell_table(
     caption: str, headings: Sequence[str], rows: list[list[Entry]], note: str, words: Words
 ) -> Table:
@@ -395,13 +403,17 @@ def _cell_table(
     return table_of(caption, fields, rows, note, cell=lambda row: row[0].text, is_sortable=True)
 
 
-def epoch_table(evidence: Evidence, words: Words) -> Table | None:
-    """Every epoch of every learn trial; None where no trial has ended an epoch."""
+FEW_EPOCHS = 6
+
+
+def epoch_table(evidence: Evidence, words: Words, *, with_all: bool = True) -> Table | None:
+    """Every epoch of every learn trial, or some, each one's last among them; None where none has ended."""
+    of_trials = [(seed, one) for seeds in evidence.learned.values() for seed, one in seeds.items()]
+    few = max(1, FEW_EPOCHS // max(1, len(of_trials)))
     lines = [
         (seed, line)
-        for seeds in evidence.learned.values()
-        for seed, one in seeds.items()
-        for line in one.epochs
+        for seed, one in of_trials
+        for line in (one.epochs if with_all else _few(one.epochs, few))
     ]
     if not lines:
         return None
@@ -416,14 +428,23 @@ def epoch_table(evidence: Evidence, words: Words) -> Table | None:
     def seconds(key: str, row: tuple[int, Line]) -> Entry:
         return number(row[1][key], f"{row[1][key]:.2f}")
 
+    seed: Field[tuple[int, Line]] = value(words("seed"), lambda row: count(row[0]))
     fields = [
-        value(words("seed"), lambda row: count(row[0])),
+        *([seed] if with_all or len(of_trials) > 1 else []),
         value(words("epoch"), lambda row: count(row[1]["epoch"])),
         *(value(words.metric(key), partial(metric, key)) for key in keys),
         *(value(words(key), partial(seconds, key)) for key in ("train_s", "test_s")),
     ]
     caption = f"{evidence.name}: {_settings(evidence, words)}"
-    return table_of(caption, fields, lines, _engine_text(evidence, words))
+    most = len(lines) if with_all else MOST_LINES
+    note = _engine_text(evidence, words) if with_all else ""
+    return table_of(caption, fields, lines, note, num_shown=most, is_sortable=True)
+
+
+def _few(epochs: Sequence[Line], most: int) -> Sequence[Line]:
+    """At most so many, evenly spaced, the last and if there are several the first among them."""
+    places = np.linspace(len(epochs) - 1, 0, min(most, len(epochs))).round().astype(int)
+    return [epochs[place] for place in places[::-1]]
 
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
@@ -487,7 +508,7 @@ def _settings(evidence: Evidence, words: Words) -> str:
     return words.listed(parts)
 
 
-MOST_POINTS = 120
+MOST_POINTS, MOST_OF_SEED = 120, 60
 """Points of one curve; a longer one is thinned out and keeps its last point."""
 
 
@@ -516,6 +537,8 @@ class Curves:
     """Whether they are counted in updates instead: no loader of a script tells what an epoch is."""
     num_each: int | None = None
     """Of a script: so many recorded updates of which a point is the mean."""
+    seeds: tuple[tuple[str, tuple[tuple[float, float], ...]], ...] = ()
+    """Each single seed: its cell, and its value by moment."""
 
 
 RISES, FAR = 5.0, 100.0
@@ -564,7 +587,9 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
         ]
     num_each = math.ceil(longest / MOST_POINTS) if is_script and longest else None
     values: dict[str, dict[float, list[float]]] = {cell: defaultdict(list) for cell in learned}
+    by_seed: list[tuple[str, dict[float, float]]] = []
     for cell, points in curves:
+        by_seed.append((cell, {}))
         # Of so many points, at the last of them: single batches differ more than training does.
         for start in range(0, len(points), num_each or 1):
             some = points[start : start + (num_each or 1)]
@@ -572,6 +597,7 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
             over = math.fsum(known) / len(known) if known else math.nan
             if math.isfinite(over):
                 values[cell][some[-1][0]].append(over)
+                by_seed[-1][1][some[-1][0]] = over
     limits = metrics.limits_of(
         metric, (v for of_cell in values.values() for own in of_cell.values() for v in own)
     )
@@ -583,7 +609,12 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
     ]
     if not means:
         return None
-    return Curves(metric, tuple(means), bool(longest), over_updates and bool(longest), num_each)
+    seeds = (
+        (cell, tuple((x, y) for x, y in own.items() if x in {*thinned([*own], MOST_OF_SEED)}))
+        for cell, own in by_seed
+    )
+    counted = bool(longest), over_updates and bool(longest), num_each
+    return Curves(metric, tuple(means), *counted, tuple(seeds))
 
 
 def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
@@ -596,8 +627,11 @@ ABOVE = 1.25
 """Of a chart that is cut above: room for the curves that leave it to be seen leaving."""
 
 
-def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Spec:
-    """Curves over epochs, or updates, with the band of the interval over seeds."""
+def curve_chart(
+    curves: Curves, cells: Sequence[str], words: Words, among: Sequence[str] = ()
+) -> charts.Spec:
+    """Curves over epochs, or updates, with the band of the interval over seeds; where that is too wide to
+    draw or the seeds are few, with each seed. `among` are all cells of the study."""
     scale = 100 if is_share(curves.metric) else 1
     rows: list[charts.Spec] = [
         {
@@ -617,6 +651,13 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
     highest = 100.0 if is_share(curves.metric) else math.inf
     axis = charts.fitted_axis(shown, room=ABOVE if cut else 1.0, highest=highest)
     charts.add_bands(rows, axis)
+    has_band = {row["cell"] for row in rows if "band_low" in row}
+    seeds: list[charts.Spec] = [
+        {"cell": cell, "seed": number, "x": x, "y": scale * y}
+        for number, (cell, points) in enumerate(curves.seeds)
+        if cell not in has_band and [one for one, _ in curves.seeds].count(cell) > 1
+        for x, y in points
+    ]
     ends = [row["x"] for row in rows]
     # Parts of an epoch only where there are few whole ones.
     is_short = curves.by_step and max(ends) < 2
@@ -628,7 +669,7 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
     x_title = words("updates" if curves.over_updates else "epochs_seen")
     y_title = words.metric_title(curves.metric)
     x = charts.quantity("x", x_title, scale={"nice": False}, axis=ticks)
-    y = charts.quantity("y", y_title, scale=axis)
+    y = charts.quantity("y", charts.axis_title(y_title, axis, words), scale=axis)
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", x_title, ",.2~f"),
@@ -636,7 +677,8 @@ def curve_chart(curves: Curves, cells: Sequence[str], words: Words) -> charts.Sp
         *charts.interval_hover(words, ".4~f"),
         ("n", words("seeds"), None),
     ]
-    return charts.line_chart(rows, x, y, charts.colour("cell", cells, words("cell")), hover)
+    hue = charts.colour("cell", cells, words("cell"), among=among)
+    return charts.line_chart(rows, x, y, hue, hover, seeds)
 
 
 USUAL = ("train/loss", "test/loss", "train/accuracy", "test/accuracy")
@@ -663,9 +705,10 @@ def learn_section(data: RunData, words: Words) -> Section | None:
         blocks.append(Paragraph(words("curves_chosen", drawn=num_drawn, all=num_all)))
     heat = heat_figure(evidence, compared[0], words) if compared else None
     table = learn_table(evidence, words) if evidence.learned else None
-    shown = (*figures, heat, table, epochs_by_cell(evidence, words))
-    blocks += [block for block in shown if block is not None]
+    blocks += [block for block in (*figures, heat, table) if block is not None]
     blocks += first_bullets(data.findings_in("learning"), words)
+    if (by_epoch := epochs_by_cell(evidence, words)) is not None:
+        blocks.append(replace(by_epoch, is_folded=True))
     # The heading says what there is beside the loss.
     others = [metric for metric in evidence.metrics if not metric.endswith("/loss")]
     heading = "learn" if any(map(is_share, others)) else "learn_metrics"
@@ -703,7 +746,7 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
         caption=words.tidy(words(caption, metric=words.metric(metric))),
         alt=words.tidy(words(alt, metric=words.metric(metric), ends=ends)),
         note=words.sentences(*notes),
-        spec=curve_chart(curves, data.drawn_cells, words),
+        spec=curve_chart(curves, data.drawn_cells, words, [cell.id for cell in evidence.cells]),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def method_section(data: RunData, words: Words) -> Section:
         blocks.append(bullets(undecided, words))
     elif evidence.is_complete and evidence.diagnosis is None and (evidence.measured or study.cells):
         blocks.append(Paragraph(words("nothing_open")))
-    return Section("method", words("method"), tuple(blocks))
+    return Section("method", words("method"), tuple(blocks), is_folded=True)
 
 
 def _learn_text(study: Study, words: Words) -> str:
@@ -220,25 +220,34 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
 
 # The machines, the software and the data of a run.
 
+MOST_FACTS = 6
+"""Of a machine that are shown at first, its data the last of them."""
+
 
 def environment_section(data: RunData, words: Words) -> Section:
-    machines = data.evidence.environments.values()
-    tables = tuple(environment_table(machine, words, data.evidence) for machine in machines)
-    return Section("environment", words("environment"), tables)
+    """The first facts of every machine, and all others folded."""
+    tables: list[Table] = []
+    for machine in data.evidence.environments.values():
+        table = environment_table(machine, words, data.evidence)
+        first, others = table.rows[:MOST_FACTS], table.rows[MOST_FACTS:]
+        more = replace(table, caption=words("environment_more"), rows=others, is_folded=True)
+        tables += [replace(table, rows=first, note=""), *([more] if others else [])]
+    return Section("environment", words("environment"), tuple(tables))
 
 
 def environment_table(
     environment: Environment, words: Words, evidence: Evidence | None = None
 ) -> Table:
     """One row per fact; also the data that a run used, where its evidence is given."""
-    rows = environment_rows(environment, words)
+    rows, last = environment_rows(environment, words), []
     for data in dict.fromkeys(trial.data for trial in (evidence.trials if evidence else ())):
         if data is not None:
             numbers = [f"{number:,}" for number in (data.num_train, data.num_test)]
             if data.num_val:
                 numbers.append(words("validation_samples", number=f"{data.num_val:,}"))
             source = words.named("source", data.source)
-            rows.append((words("env_data"), f"{data.name}: {' + '.join(numbers)} ({source})"))
+            last.append((words("env_data"), f"{data.name}: {' + '.join(numbers)} ({source})"))
+    rows[MOST_FACTS - 1 : MOST_FACTS - 1] = last
     fields: list[Field[tuple[str, str]]] = [
         name(words("what"), lambda row: row[0]),
         name(words("value"), lambda row: row[1]),
@@ -261,16 +270,17 @@ def environment_rows(env: Environment, words: Words) -> list[tuple[str, str]]:
     if not env.gpus:
         rows.append((words("env_gpu"), words("env_none")))
     packages = ", ".join(f"{package} {version}" for package, version in env.packages.items())
+    torch = f", PyTorch {env.packages['torch']}" if "torch" in env.packages else ""
     cudnn = f", cuDNN {env.cudnn}" if env.cudnn else ""
     driver = f", {words('env_driver')} {env.driver}" if env.driver else ""
     rows += [
         (words("env_os"), f"{env.os}, {env.kernel}"),
-        ("Python", env.python),
-        (words("env_packages"), packages),
+        ("Python", env.python + torch),
         ("CUDA", f"{env.cuda}{cudnn}{driver}" if env.cuda else words("env_none")),
     ]
     if env.torch_threads is not None:
         rows.append((words("env_threads"), str(env.torch_threads)))
+    rows.append((words("env_packages"), packages))
     if env.variables:
         variables = ", ".join(f"{variable}={text}" for variable, text in env.variables.items())
         rows.append((words("env_variables"), variables))

@@ -98,7 +98,7 @@ def network_section(data: RunData, words: Words) -> Section | None:
         note=words.sentences(words(note), *[words("network_collapsed")] * (len(nodes) < len(rows))),
     )
     intro = Paragraph(words("network_intro", **counts) + where)
-    return Section("network", words("network"), (intro, drawing, table))
+    return Section("network", words("network"), (intro, drawing, replace(table, is_folded=True)))
 
 
 def network(rows: Sequence[CallRow], shares: Sequence[float] | None = None) -> list[Node]:

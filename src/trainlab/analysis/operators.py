@@ -4,7 +4,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Literal
@@ -321,22 +321,28 @@ def operator_bars(evidence: Evidence, mode: str) -> Bars:
 
 def operator_figure(data: RunData, mode: str, words: Words) -> Figure | None:
     """The largest shares of every cell's step; None where nothing was profiled."""
-    bars = operator_bars(data.evidence, mode)
-    return bar_figure(bars, "operators", mode, words("per_cent"), words, str) if bars else None
+    drawn = {one: bars for one in MODES if (bars := operator_bars(data.evidence, one))}
+    among = [name for bars in drawn.values() for parts in bars.values() for name in parts]
+    per_cent = words("per_cent")
+    if mode not in drawn:
+        return None
+    return bar_figure(drawn[mode], "operators", mode, per_cent, words, str, among=among)
 
 
 def operator_section(data: RunData, words: Words) -> Section | None:
-    """The top ten of every cell, by mode and device; None where nothing was profiled."""
-    sections = []
+    """Beside the shares of all cells the top ten of the first; those of the others and of a second mode are
+    folded. None where nothing was profiled."""
+    sections: list[Section] = []
     for mode in MODES:
         profiled = data.profiled(mode)
         if not profiled:
             continue
         figure = operator_figure(data, mode, words)
-        blocks: list[Block] = [] if figure is None else [figure]
+        first, *others = (operator_table(one, words) for one in profiled[:MOST_TABLES])
+        blocks: list[Block] = [first] if figure is None else [figure, first]
         if found := [one for one in data.findings_in("operators") if one.of_mode == mode]:
             blocks.append(bullets(found, words))
-        blocks += [operator_table(measurement, words) for measurement in profiled[:MOST_TABLES]]
+        blocks += [replace(table, is_folded=True) for table in others]
         blocks += [
             Listing(
                 words("classic_caption", step=words.step(mode), cell=measurement.trial.cell),
@@ -349,7 +355,8 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         if (num_left_out := len(profiled) - MOST_TABLES) > 0:
             blocks.append(Paragraph(words("operators_left_out", number=num_left_out)))
         title = words.capital(words.mode(mode))
-        sections.append(Section(f"operators-{mode}", title, tuple(blocks)))
+        own = Section(f"operators-{mode}", title, tuple(blocks), is_folded=bool(sections))
+        sections.append(own)
     if not sections:
         return None
     intro = Paragraph(words("operators_intro"))

@@ -218,7 +218,7 @@ def note_section(data: RunData, words: Words) -> Section | None:
         value(words("num_trials"), lambda one: count(one[1])),
     ]
     table = table_of(words("note_table"), fields, counts.items())
-    return Section("notes", words("notes"), (table,))
+    return Section("notes", words("notes"), (table,), is_folded=True)
 
 
 def note_counts(trials: Iterable[TrialRecord], words: Words) -> Counter[str]:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -294,7 +294,7 @@ MOST_LAYERS = 12
 MOST_NAMES = 3
 """Names of parameters (`weight`, `bias`) that stand above each other at their layer; with more, each
 parameter has a place of its own."""
-MOST_FIGURES = 12
+MOST_FIGURES, MOST_OPEN = 12, 4
 """Charts of probes; the data files have every value."""
 MOST_SETTINGS = 3
 """Settings of which all layers are drawn over training; the chart by depth has all settings."""
@@ -474,7 +474,8 @@ def probe_section(data: RunData, words: Words) -> Section | None:
             break
     while sum(map(len, groups)) > MOST_FIGURES:
         groups.pop()
-    blocks += [figure for group in groups for figure in group]
+    figures = [figure for group in groups for figure in group]
+    blocks += (replace(one, is_folded=n >= MOST_OPEN) for n, one in enumerate(figures))
     if num_left_out := len(drawn) - len(groups):
         blocks.append(Paragraph(words("probes_left_out", number=num_left_out)))
     return Section("probes", words("probes"), tuple(blocks))
@@ -590,8 +591,10 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
         "title": words("probe_depth_axis"),
         "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
     }
-    hue = charts.colour("line", lines, words("cell" if has_cells else "probe_moments"))
-    place = {"x": x, "y": charts.quantity("y", title, scale=axis), "color": hue}
+    title_of, palette = ("cell", charts.PALETTE) if has_cells else ("probe_moments", charts.OTHERS)
+    hue = charts.colour("line", lines, words(title_of), palette)
+    y = charts.quantity("y", charts.axis_title(title, axis, words), scale=axis)
+    place = {"x": x, "y": y, "color": hue}
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", words("layer"), None),
@@ -602,11 +605,11 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
     line, dots = dict(place), place | {"tooltip": charts.tooltip(hover)}
     if len(names) > 1:
         line["detail"] = {"field": "name", "type": "nominal"}
-        look = {"symbolFillColor": charts.PALETTE[-1], "symbolStrokeWidth": 0}
+        look = {"symbolFillColor": charts.GREY, "symbolStrokeWidth": 0}
         dots["shape"] = _legend("name", names, SHAPES[: len(names)], None, look)
     told = [words("moment_first"), words("moment_last")]
     if has_cells and {row["moment"] for row in rows} == set(told):
-        look = {"symbolType": "stroke", "symbolStrokeColor": charts.PALETTE[-1]}
+        look = {"symbolType": "stroke", "symbolStrokeColor": charts.GREY}
         line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
     marks = [
         *charts.band("rule", rows, place, opacity=0.35, strokeWidth=2),
@@ -659,8 +662,9 @@ def _time_figures(
     notes += [words("probe_zeros")] if lifts_zeros else []
     field, names = ("line", drawn) if has_layers else ("cell", list(one.drawn_cells))
     x = charts.quantity("x", words("updates"), scale={"nice": False}, axis={"tickCount": 6})
-    y = charts.quantity("y", title, scale=axis)
-    hue = charts.colour(field, names, words("layer" if has_layers else "cell"))
+    y = charts.quantity("y", charts.axis_title(title, axis, words), scale=axis)
+    title_of, palette = ("layer", charts.OTHERS) if has_layers else ("cell", charts.PALETTE)
+    hue = charts.colour(field, names, words(title_of), palette)
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         *([("line", words("layer"), None)] if has_layers else []),

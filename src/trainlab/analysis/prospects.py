@@ -1,25 +1,24 @@
 """What a study can show before it is run: the smallest difference its seeds find, and what they never can.
 
-The noise is that of the same settings in earlier runs on the same data, or what the study states; without
-either all is said in standard deviations of a run.
+The noise is that of the same settings in earlier runs on the same data, or what the study states of as
+large a training set and as many epochs; without either all is said in standard deviations of a run.
 """
 
 import math
-import statistics
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from trainlab.analysis.evidence import busy_s, grouped
 from trainlab.analysis.metrics import ACCURACY, contrasts, in_order
 from trainlab.errors import TrainlabError
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RunFolder
-from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
-from trainlab.stats import special
+from trainlab.spec.study import OF_SPREADS
 from trainlab.stats.contrasts import complete, critical_of, pair_rows, rows_of
 from trainlab.stats.power import NUM_DRAWS, ability
 
@@ -29,25 +28,40 @@ MOST_CELLS = 30
 """Of a larger study the simulation would take longer than a plan should."""
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """What the seeds of a study can show about one metric."""
+Range = tuple[float, float]
+"""Of the pair of cells that shows most, and of the one that shows least."""
 
-    metric: str
-    num_seeds: int
-    stds: float
-    """The smallest difference found with power 0.8, in standard deviations of a run."""
-    most_seeds: int
-    """Those of the last look, where seeds are added; else the same."""
-    most_seeds_stds: float
-    """The smallest difference that so many find."""
-    std: float | None
-    """How far runs of one cell lie apart, where that is known."""
+
+class Noise(NamedTuple):
+    """How far the runs of each cell lie apart."""
+
+    stds: tuple[float, ...]
     num_trials: int | None
     """Earlier trials that it was computed from; None where the study itself states it."""
+
+
+class Shown(NamedTuple):
+    """The smallest difference that so many seeds find, and the smallest margin that they can show."""
+
+    num_seeds: int
+    difference_stds: float
+    """In standard deviations of a run, as the next."""
+    margin_stds: float
+    differences: Range | None = None
+    """In the unit of the metric, as the next; None where the noise is not known."""
+    margins: Range | None = None
+
+
+class Prospect(NamedTuple):
+    """What the seeds of a study can show about one metric, with power 0.8."""
+
+    metric: str
+    noise: Noise | None
     margin: float | None
-    largest_std: float | None
-    """Of runs that can be shown to be equivalent within the margin; None without one."""
+    """Within which cells are equivalent; None where none is stated."""
+    first: Shown
+    last: Shown
+    """Of the last look, where seeds are added; else the same."""
 
 
 def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
@@ -60,56 +74,62 @@ def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
     place = {cell.id: index for index, cell in enumerate(cells)}
     rows = pair_rows([(place[p.reference.id], place[p.other.id]) for p in pairs], len(cells))
 
-    def power(num_seeds: int) -> tuple[float, float]:
-        """In standard deviations of a run, the smallest difference and the smallest margin that so many
-        seeds show. Both are larger where looks on the way ask for higher scores at each."""
-        able = ability(rows_of(rows), num_seeds)
+    def shown(num_seeds: int, noise: Noise | None) -> Shown:
+        """All is larger where looks on the way ask for higher scores at each."""
         dearer = (
             critical_of(complete(rows, num_seeds, study.looks), NUM_DRAWS).two_sided
             / critical_of(complete(rows, num_seeds), NUM_DRAWS).two_sided
         )
-        return float(able.difference.max()) * dearer, float(able.margin.max()) * dearer
+        difference, margin, _ = ability(rows_of(rows), num_seeds)
+        alike = Shown(num_seeds, dearer * float(difference.max()), dearer * float(margin.max()))
+        if noise is None:
+            return alike
+        scale = max(noise.stds)
+        found, equal = (scale * alike.difference_stds,) * 2, (scale * alike.margin_stds,) * 2
+        if min(noise.stds) < scale:
+            relative = tuple(float(f"{std / scale:.2g}") for std in noise.stds)
+            difference, margin, _ = ability(rows_of(rows), num_seeds, relative)
+            scale *= dearer
+            found = scale * float(difference.min()), scale * float(difference.max())
+            equal = scale * float(margin.min()), scale * float(margin.max())
+        return alike._replace(differences=found, margins=equal)
 
-    # What the study says; of data that is not chosen yet, the bundled, which is noisier.
-    data = study.settings.data
-    stated = study.spreads.get("bundled" if data == "auto" else data, {})
-    spreads: dict[str, tuple[float | None, int | None]] = {m: (s, None) for m, s in stated.items()}
-    spreads |= _spreads(study, runs)
+    known = {m: Noise((s,) * len(cells), None) for m, s in _stated(study).items()}
+    known |= _earlier(study, runs)
     # Which metrics a workload has is known from its earlier runs. Margins of costs are no matter of seeds.
-    margins: dict[str, float | None] = {(in_order(spreads, study) or [ACCURACY])[0]: None}
+    margins: dict[str, float | None] = {(in_order(known, study) or [ACCURACY])[0]: None}
     margins |= {
         name: margin
         for name, margin in study.margins.items()
         if name.startswith(("test/", "train/", "val/")) and not name.endswith("sample_us")
     }
-    num_seeds = len(study.seeds)
-    most_seeds = max(num_seeds, *study.looks) if study.looks else num_seeds
-    stds, (most_stds, margin_stds) = power(num_seeds)[0], power(most_seeds)
+    first, last = len(study.seeds), max(len(study.seeds), *study.looks, 0)
     return tuple(
-        Prospect(
-            metric,
-            num_seeds,
-            stds,
-            most_seeds,
-            most_stds,
-            *spreads.get(metric, (None, None)),
-            margin,
-            None if margin is None else margin / margin_stds,
-        )
-        for metric, margin in margins.items()
+        Prospect(name, noise, margin, shown(first, noise), shown(last, noise))
+        for name, margin in margins.items()
+        for noise in [known.get(name)]
     )
 
 
-def _alike(study: Study, runs: Path | None) -> list[tuple[RunFolder, set[str]]]:
-    """The newest runs that train the same, and which of their cells are also cells of this study. What
-    cannot be read is left out."""
-    wanted = [cell.settings.learning for cell in study.all_cells]
-    alike: list[tuple[str, RunFolder, set[str]]] = []
+def _stated(study: Study) -> dict[str, float]:
+    """What the study says of its noise, by metric: of other data, sizes or epochs it says nothing."""
+    stated = dict(study.spreads.get(study.settings.data, {}))
+    of = {name: stated.pop(name, None) for name in OF_SPREADS}
+    planned = [{name: getattr(cell.settings, name) for name in of} for cell in study.all_cells]
+    return stated if all(one == of for one in planned) else {}
+
+
+def _alike(study: Study, runs: Path | None) -> list[tuple[RunFolder, dict[str, str]]]:
+    """The newest runs that train the same, and what the cells of this study that they have are called
+    there. What cannot be read is left out."""
+    wanted = [(cell.id, cell.settings.learning) for cell in study.all_cells]
+    alike: list[tuple[str, RunFolder, dict[str, str]]] = []
     for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
         with suppress(TrainlabError):
             record = RunFolder(path.parent).study()
             earlier = record.to_study(str(path))
-            shared = {one.id for one in earlier.all_cells if one.settings.learning in wanted}
+            cells = [(one.id, one.settings.learning) for one in earlier.all_cells]
+            shared = {here: there for there, own in cells for here, asked in wanted if own == asked}
             if shared and _trains(earlier) == _trains(study):
                 alike.append((record.created, RunFolder(path.parent), shared))
     newest = sorted(alike, key=lambda one: one[0], reverse=True)[:MOST_RUNS]
@@ -133,23 +153,28 @@ def expected_s(study: Study, runs: Path, host: str) -> float | None:
     return None
 
 
-def _spreads(study: Study, runs: Path | None) -> dict[str, tuple[float, int]]:
-    """By metric the typical standard deviation of the cells that runs like it have in common with this
-    study, and of how many trials it is."""
-    cells: list[list[TrialRecord]] = []
+def _earlier(study: Study, runs: Path | None) -> dict[str, Noise]:
+    """By metric the noise of the cells that runs like it have in common with this study; that of a typical
+    one for a cell that they lack."""
+    found: dict[str, dict[str, list[list[float]]]] = {}
     for run, shared in _alike(study, runs):
         with suppress(TrainlabError):
             by_end = grouped(run.trials(), lambda one: (one.kind, one.state, one.cell))
-            cells += filter(None, (by_end.get(("learn", "done", cell)) for cell in shared))
-    found: dict[str, list[list[float]]] = {}
-    for of_cell in cells:
-        for metric in (name for name in of_cell[0].final if "/" in name):
-            values = [trial.final.get(metric) for trial in of_cell]
-            known = [value for value in values if value is not None and math.isfinite(value)]
-            if len(known) > 1:
-                found.setdefault(metric, []).append(known)
-    stds = {m: statistics.median(map(_typical_std, by_cell)) for m, by_cell in found.items()}
-    return {metric: (std, sum(map(len, found[metric]))) for metric, std in stds.items() if std > 0}
+            for here, there in shared.items():
+                trials = by_end.get(("learn", "done", there), [])
+                for metric in {name for trial in trials for name in trial.final if "/" in name}:
+                    values = [trial.final.get(metric) for trial in trials]
+                    finite = [v for v in values if v is not None and math.isfinite(v)]
+                    if len(finite) > 1:
+                        found.setdefault(metric, {}).setdefault(here, []).append(finite)
+    known: dict[str, Noise] = {}
+    for metric, by_cell in found.items():
+        stds = {c: math.sqrt(np.mean([np.var(v, ddof=1) for v in of])) for c, of in by_cell.items()}
+        if (typical := float(np.median([*stds.values()]))) > 0:
+            of_cells = (stds.get(cell.id, typical) for cell in study.all_cells)
+            number = sum(len(values) for of_runs in by_cell.values() for values in of_runs)
+            known[metric] = Noise(tuple(max(std, typical / 100) for std in of_cells), number)
+    return known
 
 
 def _trains(study: Study) -> object:
@@ -158,9 +183,3 @@ def _trains(study: Study) -> object:
     if script is not None:
         return script.path, script.arguments, script.max_steps
     return study.workload, study.settings.data
-
-
-def _typical_std(values: Sequence[float]) -> float:
-    """The standard deviation, without the bias that the median of those of few values has."""
-    freedom = len(values) - 1
-    return statistics.stdev(values) / math.sqrt(float(special.chdtri(freedom, 0.5)) / freedom)

@@ -160,4 +160,5 @@ def limits_section(data: RunData, words: Words) -> Section | None:
     table = table_of(
         caption, fields, rows, note, cell=lambda row: row[0].trial.cell, is_sortable=True
     )
-    return Section("hardware", words("hardware"), (Paragraph(words("hardware_intro")), table))
+    blocks = (Paragraph(words("hardware_intro")), table)
+    return Section("hardware", words("hardware"), blocks, is_folded=True)

@@ -194,9 +194,14 @@ def scaling_chart(all_series: Sequence[BatchSeries], words: Words) -> Spec:
     ends = [min(sizes) / 1.2, max(sizes) * 1.2]
     x_scale = {"type": "log", "base": 2, "nice": False, "domain": ends}
     y_scale = {"type": "log", "domain": [floor, ceiling], "nice": False}
-    x = charts.quantity("x", words("batch_size"), scale=x_scale, axis={"values": sizes})
-    y = charts.quantity("y", words("step_ms"), scale=y_scale)
-    hue = charts.colour("series", labels, None)
+    x, y = (
+        charts.quantity(name, charts.axis_title(words(title), scale, words), scale=scale, axis=axis)
+        for name, title, scale, axis in (
+            ("x", "batch_size", x_scale, {"values": sizes}),
+            ("y", "step_ms", y_scale, {}),
+        )
+    )
+    hue = charts.colour("series", labels, None, charts.OTHERS)
     hover: charts.Hover = [("cell", words("cell"), None), ("x", words("batch_size"), None)]
     hover += [("y", words("step_ms"), ",.4~r")]
     told = {"x": x, "y": y, "color": hue, "tooltip": charts.tooltip(hover)}
@@ -221,7 +226,7 @@ def scaling_section(data: RunData, words: Words) -> Section | None:
     if len(blocks) == 1:
         return None
     blocks.append(bullets(data.findings_in("scaling"), words))
-    return Section("scaling", words("scaling"), tuple(blocks))
+    return Section("scaling", words("scaling"), tuple(blocks), is_folded=True)
 
 
 def _efficiency_text(one: Finding, words: Words) -> str:
@@ -291,4 +296,4 @@ def parallel_section(data: RunData, words: Words) -> Section | None:
     ]
     table = table_of(words("parallel_table"), fields, found, cell=lambda gain: gain.cells[-1])
     blocks = (Paragraph(words("parallel_intro")), table, bullets(found, words))
-    return Section("parallel", words("parallel"), blocks)
+    return Section("parallel", words("parallel"), blocks, is_folded=True)

@@ -671,4 +671,4 @@ def seen_section(data: RunData, words: Words) -> Section | None:
     """What the script was seen to use; None where nothing of that is known."""
     if not (all_times := script_times(data.evidence)):
         return None
-    return Section("seen", words("seen_heading"), (seen_table(all_times, words),))
+    return Section("seen", words("seen_heading"), (seen_table(all_times, words),), is_folded=True)

@@ -63,14 +63,15 @@ def table_of(
     note: str = "",
     *,
     cell: Callable[[T], str] | None = None,
+    row: Callable[[T], str] = lambda item: "",
     num_shown: int = MANY_ROWS,
     is_sortable: bool = False,
 ) -> Table:
-    """A row per item; `cell` gives the cell of the study that an item is about. A sortable table has
-    names from code in its first column, and its rows beyond `num_shown` are folded away."""
+    """A row per item; `cell` gives the cell of the study that an item is about, `row` its id. A sortable
+    table has names from code in its first column, and its rows beyond `num_shown` are folded away."""
     fields = list(fields)
     rows = tuple(
-        Row(tuple(field.entry(item) for field in fields), None if cell is None else cell(item))
+        Row(tuple(f.entry(item) for f in fields), None if cell is None else cell(item), row(item))
         for item in items
     )
     return Table(
@@ -163,4 +164,5 @@ def first_bullets(findings: Sequence[Finding], words: Words) -> list[Block]:
 
 
 def mark_label(mark: Mark, words: Words) -> str:
-    return words(f"mark_{mark.replace(' ', '_')}")
+    """Of what is no fact."""
+    return "" if mark == "fact" else words(f"mark_{mark.replace(' ', '_')}")

@@ -44,8 +44,9 @@ def _call(path: str, words: Sequence[str], meaning: str, verb: Any, lang: str) -
     """SystemExit with the verb's code where that is not 0."""
     if isinstance(verb, Mapping):  # it has verbs of its own
         meanings = {own: (one.__doc__ or "").partition("\n")[0] for own, one in verb.items()}
+        groups = {"Verbs": meanings}
         if words[:1] in ([], ["--help"]):
-            sys.stdout.write(verbs_page(f"trainlab {path}", meaning, meanings, lang))
+            sys.stdout.write(verbs_page(f"trainlab {path}", meaning, groups, lang))
             raise SystemExit(0 if words else 2)
         name, *others = words
         _check_verb(name, verb)

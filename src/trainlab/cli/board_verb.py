@@ -92,12 +92,17 @@ def link_trials(asked: Path, home: Path) -> None:
 
 def opening_query(runs: Sequence[RunFolder]) -> str:
     """The query of TensorBoard's own address that shows the curves of the usual metrics that the runs have,
-    then those of their others; metrics are those of the first epochs that ended."""
+    then those of their others; metrics are those of the first epochs that ended. One epoch is one point:
+    the curves of its steps come first."""
     trials = [run.trial(trial) for run in runs for trial in run.study().trials]
-    first = [line for trial in trials for line in trial.epochs()[:1]]
-    metrics = {name for line in first for name in line if "/" in name} or set(USUAL)
-    shown = [*(m for m in USUAL if m in metrics), *sorted(metrics - set(USUAL))][:MOST_PINNED]
-    pins = [{"plugin": "scalars", "tag": metric_tag(metric)} for metric in shown]
+    epochs = [trial.epochs()[:2] for trial in trials]
+    metrics = {name for lines in epochs for line in lines for name in line if "/" in name}
+    metrics = metrics or set(USUAL)
+    shown = [*(m for m in USUAL if m in metrics), *sorted(metrics - set(USUAL))]
+    tags = [*map(metric_tag, shown)]
+    if max(map(len, epochs), default=0) < 2:
+        tags = [f"step/{metric_tag(m)}" for m in shown if m.startswith("train/")] + tags
+    pins = [{"plugin": "scalars", "tag": tag} for tag in tags[:MOST_PINNED]]
     asked = {"pinnedCards": json.dumps(pins), "smoothing": "0"}
     if any(len(run.study().to_study(str(run.study_file)).seeds) > 1 for run in runs):
         asked["runColorGroup"] = BY_SETTING

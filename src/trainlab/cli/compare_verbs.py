@@ -65,9 +65,16 @@ class CompareVerb(Verb):
             print_blocks(console, [Paragraph(f"{name}{words('colon')}{path}")], words)
         for summary in both:
             summary.print_damaged()
-        for section in comparison.comparison_of(both[0].data, both[1].data, found, lang).sections:
-            if section.id in ("costs", "learning", "differs"):
+        # What else differs first: it may be the reason for all that follows.
+        document = comparison.comparison_of(both[0].data, both[1].data, found, lang)
+        without = () if found.learned else ("learning",)  # why it is not compared
+        for section in document.sections:
+            if section.id in ("differs", "answer", *without):
+                console.print()
                 print_blocks(console, section.blocks, words)
+        if pairs := (*found.costs, *found.learned):
+            caption = words("compare_table")
+            print_blocks(console, [comparison.beside_table(caption, pairs, words)], words)
         if self.report is not None:
             from trainlab.report.writing import write_comparison
 

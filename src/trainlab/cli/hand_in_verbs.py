@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.document import Table
+from trainlab.analysis.overview import shortened
 from trainlab.cli.live_progress import showing_status
 from trainlab.cli.options import ForPrograms, Verb, option, word
 from trainlab.cli.output import print_json, print_lines, say
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 5
 """Differences shown of each report."""
-LONGEST_LINE = 160
+LONGEST_LINE, LONGEST_TEXT = 160, 60
 
 
 class ReportVerb(Verb):
@@ -40,21 +41,31 @@ class ReportVerb(Verb):
     """Who hands it in: makes it a lab report."""
     student_id: str = option("STUDENT_ID", "", "", names="--id")
     """The author's student ID."""
+    class_name: str = option("CLASS", "", "", names="--class")
+    """The author's class."""
     course: str = option("COURSE", "", "")
     """The course it is handed in for."""
+    teacher: str = option("TEACHER", "", "")
+    """Who teaches it."""
+    partner: str = option("PARTNERS", "", "")
+    """Who did the lab with the author."""
+    date: str = option("DATE", "", "")
+    """The day, as it is to stand on the cover."""
     notes: Path | None = option("FILE.md")
-    """The author's own text; headings such as Method or 讨论 say where it goes."""
+    """The author's own text, in Markdown; headings such as Method or 讨论 say where it goes."""
     draft: Path | None = option("FILE.md")
     """Write notes to fill in, with a drafted conclusion, and stop."""
 
     def __call__(self) -> None:
         from trainlab.analysis.overview import data_of
         from trainlab.report import writing
-        from trainlab.report.lab_report import HandIn, drafted_notes, read_notes
+        from trainlab.report.lab_report import NAMED_BY, HandIn, drafted_notes
+        from trainlab.report.notes import read_notes
 
         lang, names = self.words.lang, writing.check_formats(self.formats)
-        text = "" if self.notes is None else read_notes(self.notes)
-        asked = HandIn(self.author.strip(), self.student_id.strip(), self.course.strip(), text)
+        text, shown, unshown = ("", {}, ()) if self.notes is None else read_notes(self.notes)
+        cover = {name: getattr(self, name).strip() for name in NAMED_BY}
+        asked = HandIn(**cover, notes=text, pictures=shown)
         hand_in = None if asked == HandIn() and self.notes is None else asked
         run = open_run(self.run)
         evidence = run.evidence()
@@ -74,6 +85,9 @@ class ReportVerb(Verb):
 
             paths += write_results(run if self.out is None else RunFolder(self.out), evidence)
         print_lines(paths)
+        for one in unshown:
+            why = self.words(one.key, text=shortened(plain(one.text), LONGEST_TEXT))
+            say(Console(stderr=True), f"{self.notes}:{one.line}{self.words('colon')}{why}")
 
 
 class ExportVerb(Verb):
@@ -81,23 +95,26 @@ class ExportVerb(Verb):
 
     run: Path = word("RUN")
     """A run folder, finished or not."""
-    to: str = option("csv|parquet|latex|mlflow|perfetto", "", ...)
-    """The format."""
+    to: str = option("csv,parquet,latex,mlflow,perfetto", "", ...)
+    """One or several, with commas between."""
     out: Path | None = option("DIR")
     """Where to write files; not given: RUN/export."""
     tracking_uri: str | None = option("URI", shown="MLFLOW_TRACKING_URI")
     """MLflow's server, as http://HOST:5000."""
 
     def __call__(self) -> None:
+        from trainlab.export.formats import formats_of
+
         words, run = self.words, open_run(self.run)
-        done = run.export(self.to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
-        print_lines(done.paths)
-        if done.experiment:
-            made = words.counted("one_trial", "some_trials", done.num_new)
-            place = {"experiment": done.experiment, "uri": done.tracking_uri}
-            lines = [words("exported_new", trials=made, **place)]
-            others = {"exported_there": done.num_there, "exported_left_out": done.num_left_out}
-            print_lines([*lines, *(words(key, number=n) for key, n in others.items() if n)])
+        for to in formats_of(self.to):
+            done = run.export(to, self.out, lang=words.lang, tracking_uri=self.tracking_uri)
+            print_lines(done.paths)
+            if done.experiment:
+                made = words.counted("one_trial", "some_trials", done.num_new)
+                place = {"experiment": done.experiment, "uri": done.tracking_uri}
+                lines = [words("exported_new", trials=made, **place)]
+                others = {"exported_there": done.num_there, "exported_left_out": done.num_left_out}
+                print_lines([*lines, *(words(key, number=n) for key, n in others.items() if n)])
 
 
 class CheckVerb(Verb):

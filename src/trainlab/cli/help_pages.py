@@ -117,10 +117,19 @@ def _row_lines(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
         yield from (indent + line for line in lines)
 
 
-def verbs_page(path: str, meaning: str, verbs: Mapping[str, str], lang: str) -> str:
-    """The page of trainlab itself, or of a verb that has verbs of its own."""
+FIRST = {
+    "trainlab run mnist-lab": "A study that comes with it: minutes, then an answer and a report.",
+    "trainlab watch train.py": "Your own training script, unchanged.",
+    "trainlab init mine": "Files of your own to start from.",
+}
+"""What a newcomer types."""
+
+
+def verbs_page(path: str, meaning: str, verbs: Mapping[str, Mapping[str, str]], lang: str) -> str:
+    """The page of trainlab itself, or of a verb that has verbs of its own; verbs by what they are for."""
     texts = Texts(lang)
-    groups = {"Verbs": [(name, texts(verb)) for name, verb in verbs.items()]}
+    verbs = {**({"To begin": FIRST} if path == "trainlab" else {}), **verbs}
+    groups = {title: [(n, texts(verb)) for n, verb in own.items()] for title, own in verbs.items()}
     if path == "trainlab":
         groups["Options"] = [
             ("--version", texts("Print the version and exit.")),

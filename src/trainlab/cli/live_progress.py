@@ -6,7 +6,7 @@ terminal does not disturb them.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,7 +167,7 @@ def showing_status(console: Console, activity: str, words: Words) -> Iterator[No
 
 @contextmanager
 def showing_downloads(console: Console, words: Words) -> Iterator[Download]:
-    """A bar per file on a terminal; elsewhere a line per file."""
+    """That data and machine are checked; of each file fetched a bar on a terminal, elsewhere a line."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None))
     rates = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     is_terminal, tasks = console.is_terminal, dict[str, TaskID]()
@@ -175,8 +175,11 @@ def showing_downloads(console: Console, words: Words) -> Iterator[Download]:
         SpinnerColumn(), *columns, *rates, console=console, transient=True, disable=not is_terminal
     )
 
+    checking = ExitStack()
+
     def show(name: str, done: int, total: int | None) -> None:
         if name not in tasks:
+            checking.close()
             bar.start()
             activity = words("activity_fetching", name=name)
             tasks[name] = bar.add_task(activity, total=total)
@@ -185,7 +188,9 @@ def showing_downloads(console: Console, words: Words) -> Iterator[Download]:
         bar.update(tasks[name], completed=done, total=total)
 
     try:
-        yield show
+        with checking:
+            checking.enter_context(showing_status(console, "checking", words))
+            yield show
     finally:
         bar.stop()
 

@@ -50,7 +50,7 @@ class ShowVerb(ForPrograms):
     """A run folder, finished or not; several of one study are pooled. Without one, those in runs/ are
     listed."""
     with_all: bool = option("", "", False, names="--all")
-    """Show every finding before the answer."""
+    """Also show every table, all reasons and every finding."""
 
     def __call__(self) -> None:
         if not self.runs:
@@ -73,7 +73,8 @@ class ShowVerb(ForPrograms):
             summary.print_all(folders[0], with_all=self.with_all)
         else:
             if self.with_all:
-                summary.print_study(with_all=True)
+                summary.print_details()
+                summary.print_remarks()
             summary.print_diagnosis(folders[0], with_all=self.with_all)
 
 

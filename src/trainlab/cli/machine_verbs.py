@@ -129,12 +129,16 @@ class InitVerb(Verb):
     def __call__(self) -> None:
         whole = self.folder.resolve()
         paths = [self.folder / name for name in ("model.py", "study.toml")]
-        for path in paths:
-            if path.exists() or path.is_symlink():
-                numbers = (f"{whole.name}_{number}" for number in count(2))
-                free = next(name for name in numbers if not whole.with_name(name).exists())
-                other = f"choose another folder, as {self.folder.parent / free}"
-                raise SpecError([f"{path}: is there already; {other}"])
+        taken = [
+            f"{path}: is there already" for path in paths if path.exists() or path.is_symlink()
+        ]
+        if (self.folder / "study.json").exists():
+            taken = [f"{self.folder}: is a run folder"]
+        if taken:
+            numbers = (f"{whole.name}_{number}" for number in count(2))
+            free = next(name for name in numbers if not whole.with_name(name).exists())
+            other = f"choose another folder, as {self.folder.parent / free}"
+            raise SpecError([f"{taken[0]}; {other}"])
         # Comments are in the user's language; the study is called as the folder, as far as it can be.
         comments = {key: self.words(key) for key in TABLES["starter"]}
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", whole.name).strip("._-") or "my-study"

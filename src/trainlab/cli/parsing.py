@@ -107,7 +107,8 @@ def question_of(
     changed = {n for n in asked.keys() | own if not (n in own and _same(asked.get(n), own[n]))}
     spreads = {} if changed - NOT_OF_LEARNING else question.spreads
     question = question.model_copy(update={"margins": margins, "spreads": spreads})
-    now, before = _written(question), _written(base, exclude_unset=True)
+    now, said = _written(question), _written(base, exclude_unset=True)
+    before = {name: value for name, value in _written(base).items() if name in said}
     overridden = {n: v for n, v in before.items() if n not in now or not _same(now[n], v)}
     return Asked(question, where, places, overridden)
 
@@ -167,7 +168,7 @@ def spaces_of(options: Sequence[str]) -> dict[str, str]:
 
 def _written(question: Question, *, exclude_unset: bool = False) -> dict[str, Any]:
     """What a question says of settings, factors, its own fields and those of the cost."""
-    apart = {"settings", "vary", "cost", "margins"}
+    apart = {"settings", "vary", "cost", "margins", "spreads"}
     values = question.model_dump(mode="json", exclude=apart, exclude_unset=exclude_unset)
     if question.cost is not None:
         cost = question.cost.model_dump(mode="json", exclude_unset=exclude_unset)

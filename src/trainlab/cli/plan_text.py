@@ -1,6 +1,7 @@
 """A study's plan in words, before the long part begins."""
 
 import platform
+import statistics
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -9,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trainlab.analysis.finding import num_seeds
-from trainlab.analysis.prospects import Prospect, expected_s, prospects
+from trainlab.analysis.prospects import Prospect, Range, expected_s, prospects
 from trainlab.lab.run_progress import duration_text
 from trainlab.plan import plan, trials_of
 from trainlab.record.run_folder import RUNS
@@ -73,7 +74,9 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
     trials, parts = trials_of(plan(study)), list[str]()
     if study.num_learn:
         learn = words.counted("one_learn_trial", "num_learn_trials", study.num_learn)
-        parts.append(words("plan_learn", trials=learn, seeds=num_seeds(len(study.seeds), words)))
+        seeds, number = num_seeds(len(study.seeds), words), len(study.seeds)
+        seeds = words("plan_seeds", seeds=seeds, number=number) if number > 1 else seeds
+        parts.append(words("plan_learn", trials=learn, seeds=seeds))
     if cost is not None:
         timed = sum(trial.watch == "steps" for trial in trials)
         numbers = {"timed": timed, "profiled": len(trials) - study.num_learn - timed}
@@ -102,45 +105,52 @@ def _prospect_lines(study: Study, words: Words) -> Iterator[str]:
         return
     found = prospects(study, RUNS)
     if study.looks:
-        *others, last = map(str, study.looks)
-        looks = words("name_and", first=words("list_names").join(others), last=last)
+        *others, final = map(str, study.looks)
+        looks = words("name_and", first=words("list_names").join(others), last=final)
         is_first = study.looks[0] == FIRST_LOOK
         fewest = words("plan_looks_fewest", number=FIRST_LOOK) if is_first else ""
-        yield words("plan_looks", looks=looks if others else last, fewest=fewest)
+        yield words("plan_looks", looks=looks if others else final, fewest=fewest)
     for one in found[:1]:
-        seeds, noise = num_seeds(one.num_seeds, words), words("plan_power")
-        if one.std is not None:
+        first, last, known = one.first, one.last, one.noise
+        seeds, noise = num_seeds(first.num_seeds, words), words("plan_power")
+        if known is not None:
             noise = words(
-                "plan_noise_known" if one.num_trials is None else "plan_noise_earlier",
-                amount=_amount(one.metric, one.stds * one.std, words),
+                "plan_noise_known" if known.num_trials is None else "plan_noise_earlier",
+                amount=_range(one.metric, first.differences, words),
                 metric=words.metric(one.metric),
-                number=one.num_trials,
+                number=known.num_trials,
             )
-        yield words("plan_finds", seeds=seeds, stds=f"{one.stds:.1f}", noise=noise)
-        if one.most_seeds > one.num_seeds:
-            seeds, amount = num_seeds(one.most_seeds, words), ""
-            if one.std is not None:
-                most = _amount(one.metric, one.most_seeds_stds * one.std, words)
-                amount = words("plan_amount", amount=most)
-            stds = f"{one.most_seeds_stds:.1f}"
+        yield words("plan_finds", seeds=seeds, stds=f"{first.difference_stds:.1f}", noise=noise)
+        if last.num_seeds > first.num_seeds:
+            most = _range(one.metric, last.differences, words)
+            amount = words("plan_amount", amount=most) if most else ""
+            seeds, stds = num_seeds(last.num_seeds, words), f"{last.difference_stds:.1f}"
             yield words("plan_most_seeds", seeds=seeds, stds=stds, amount=amount)
-    yield from (_margin_line(one, words) for one in found if one.margin is not None)
+    yield from (_margin_line(one, one.margin, words) for one in found if one.margin is not None)
 
 
-def _margin_line(one: Prospect, words: Words) -> str:
+def _margin_line(one: Prospect, margin: float, words: Words) -> str:
     spread = ""
-    if one.std is not None and one.largest_std is not None:
-        std = _amount(one.metric, one.std, words)
-        verdict = words("plan_can" if one.std <= one.largest_std else "plan_cannot")
-        key = "plan_spread_known" if one.num_trials is None else "plan_spread_earlier"
-        spread = words(key, std=std, verdict=verdict)
+    if one.noise is not None and one.last.margins is not None:
+        least, most = one.last.margins
+        shown = (
+            "plan_can" if most <= margin else "plan_cannot" if least > margin else "plan_can_some"
+        )
+        key = "plan_spread_known" if one.noise.num_trials is None else "plan_spread_earlier"
+        std = _amount(one.metric, statistics.median(one.noise.stds), words)
+        spread = words(key, std=std, verdict=words(shown))
     return words(
         "plan_margin",
         metric=words.metric(one.metric),
-        margin=_amount(one.metric, one.margin or 0.0, words),
-        most=_amount(one.metric, one.largest_std or 0.0, words),
+        margin=_amount(one.metric, margin, words),
+        most=_amount(one.metric, margin / one.last.margin_stds, words),
         spread=spread,
     )
+
+
+def _range(metric: str, values: Range | None, words: Words) -> str:
+    low, high = (_amount(metric, value, words) for value in values) if values else ("", "")
+    return high if low == high else words("size_by_pair", low=low, high=high)
 
 
 def _amount(metric: str, value: float, words: Words) -> str:

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trainlab.analysis import answer, cost, learning, method, metrics, overview, scripts
 from trainlab.analysis.cold_start import cold_start, cold_table
-from trainlab.analysis.document import Block, Paragraph
+from trainlab.analysis.document import Block, Paragraph, Section
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import RunData, by_importance
 from trainlab.analysis.layers import layer_table, layer_times
@@ -35,6 +35,8 @@ LONGEST_ERROR = 400
 """Letters of an error; the trial's record has it in full."""
 MOST_DAMAGED = 5
 """Damaged files that are named; `verify` names them all."""
+MOST_REASONS, MOST_REMARKS = 2, 3
+"""Reasons of the answer, and remarks on trials, that are shown beside it."""
 MOST_PENDING = 5
 """Trials that never ran and are named one by one; of more, the findings give the number."""
 
@@ -68,45 +70,57 @@ class Summary:
         print_blocks(self.console, blocks, self.words)
 
     def print_all(self, run: RunFolder, *, with_all: bool = False) -> None:
-        """All that a run has shown, and what to do next."""
-        evidence = self.evidence
-        if not evidence.study.cells:
-            self.print_blocks(learning.epoch_table(evidence, self.words))
-            self._print_script()
-            for measurement in evidence.measured:
-                self.print_measurement(measurement)
+        """What a run has shown, and where to look; or all of it."""
         self.print_results(with_all=with_all)
         if not with_all:
             self.say_command("all_findings", "show", run, "--all", style="dim")
         self.say("run_folder", path=run.path)
-        if any(trial.state in ("pending", "running", "interrupted") for trial in evidence.trials):
-            self.say_command("resume_it", "resume", run)
-        there = run.file_names()
-        outputs = [*run.trials_folder.glob("*/output.txt")]
-        if printed := outputs or [*run.logs_folder.glob("*")]:
-            self.say("printed_at", path=os.path.commonpath(printed))
-        if "tensorboard" in there:
+        trials = self.evidence.trials
+        outputs = [*run.trials_folder.glob("*/output.txt")] or [*run.logs_folder.glob("*")]
+        if outputs and (with_all or any(trial.state == "failed" for trial in trials)):
+            self.say("printed_at", path=os.path.commonpath(outputs))
+        if with_all and "tensorboard" in run.file_names():
             self.say_command("look_at_it", "board", run)
 
     def print_results(self, *, with_all: bool = False) -> None:
-        """The cells side by side, the data used, and the question with its answer."""
+        """The question with its answer, the settings side by side, why, and what is left open."""
         words, evidence = self.words, self.evidence
-        self.print_study(with_all=with_all)
+        found = answer.answer(evidence, self.data.findings, words)
+        lead, *others = found.sections(words, None if with_all else MOST_REASONS)
+        title = words.builtin(evidence.study.title) or lead.title
+        if evidence.study.title and not found.is_final:
+            title = words("so_far", title=title)
+        self._print_section(title, lead)
+        few = None if with_all else learning.epoch_table(evidence, words, with_all=False)
+        self.print_blocks(answer.answer_table(self.data, words) or few)
+        self._print_conditions(with_all=with_all)
+        for part in others:
+            self.console.print()
+            self._print_section(part.title, part)
+        if with_all:
+            self.console.print()
+            self.print_details()
+
+    def _print_section(self, title: str, part: Section) -> None:
+        self.console.print(Text(title, "bold underline"))
+        self.print_blocks(*part.blocks)
+
+    def _print_conditions(self, *, with_all: bool) -> None:
+        """The data used, what was asked for otherwise than the study says, and what went wrong."""
+        words, evidence = self.words, self.evidence
         # A subset is never passed off as the whole.
         used = [trial.data for trial in evidence.trials if trial.data is not None]
-        for text, is_subset in {data_text(one, words): one.is_subset for one in used}.items():
+        texts = {data_text(one, words, in_full=with_all): one.is_subset for one in used}
+        for text, is_subset in texts.items():
             say(self.console, text, "yellow" if is_subset else "")
-        if (changed := overridden_text(evidence.record, evidence.study, words)) is not None:
-            say(self.console, changed)
+        changed = overridden_text(evidence.record, evidence.study, words)
+        if changed is not None:
+            names = words("overridden", changes=words.listed(evidence.record.overridden))
+            say(self.console, changed if with_all else names)
         for finding in self.data.findings:
             if finding.kind == "unfinished":
                 say(self.console, finding.sentence(words), "yellow")
-        for part in answer.answer(evidence, self.data.findings, words).sections(words):
-            title = words.builtin(evidence.study.title) if part.id == "answer" else ""
-            self.console.print()
-            self.console.print(Text(title or part.title, "bold underline"))
-            self.print_blocks(*part.blocks)
-        self.console.print()
+        self.print_remarks(None if with_all else MOST_REMARKS)
 
     def write_report(self, run: Run) -> None:
         """Writes the report of a study, and says where it is."""
@@ -138,23 +152,25 @@ class Summary:
             self.say_command("all_findings", "show", run, "--all", style="dim")
         self.say_command("report_with", "report", run)
 
-    def print_study(self, *, with_all: bool = False) -> None:
-        """The cells side by side, what went wrong, and all findings where asked for."""
+    def print_details(self) -> None:
+        """Every table and every finding."""
         evidence, words = self.evidence, self.words
         if evidence.study.cells:
             self.print_blocks(learning.learn_table(evidence, words) if evidence.learned else None)
-            self.print_blocks(cost.cost_table(evidence, words) if evidence.measured else None)
-            self._print_script()
-        self.print_remarks()
-        if with_all and self.data.findings:
+            if evidence.measured:
+                # What was measured again, too.
+                self.print_blocks(replace(cost.cost_table(evidence, words), num_shown=None))
+        else:
+            self.print_blocks(learning.epoch_table(evidence, words))
+        # Of a script: its time by part, its median step, and what it was seen to use.
+        if all_times := scripts.script_times(evidence):
+            for table in (scripts.time_table, scripts.step_parts_table, scripts.seen_table):
+                self.print_blocks(table(all_times, words))
+        for measurement in () if evidence.study.cells else evidence.measured:
+            self.print_measurement(measurement)
+        if self.data.findings:
             self.console.print(Text(words("findings"), "bold"))
             self.print_blocks(bullets(by_importance(self.data.findings), words))
-
-    def _print_script(self) -> None:
-        """Of a script that was watched: its time by part, its median step, and what it was seen to use."""
-        if all_times := scripts.script_times(self.evidence):
-            for table in (scripts.time_table, scripts.step_parts_table, scripts.seen_table):
-                self.print_blocks(table(all_times, self.words))
 
     def print_measurement(self, one: Measurement, *, sort: Sort = "self", top: int = TOP) -> None:
         """The step, its phases, operators, layers, memory, the cold start, and what measuring cost."""
@@ -172,22 +188,29 @@ class Summary:
         if overheads := method.overheads(one):
             self.print_blocks(Paragraph(method.overhead_text(overheads, words)))
 
-    def print_remarks(self) -> None:
+    def print_remarks(self, most: int | None = None) -> None:
         """What is damaged; trials that did not end well; then every note once, with the number of trials
-        that have it."""
+        that have it; all of them or the first few."""
         self.print_damaged()
-        trials = self.evidence.trials
+        remarks = list(self._all_remarks())
+        for text, style in remarks[:most]:
+            say(self.console, text, style)
+        if most is not None and len(remarks) > most:
+            self.say("and_more", number=len(remarks) - most)
+
+    def _all_remarks(self) -> Iterator[tuple[str, str]]:
+        """Texts with their styles."""
+        words, trials = self.words, self.evidence.trials
         num_pending = sum(trial.state == "pending" for trial in trials)
         for trial in trials:
             if trial.state != "pending" or num_pending <= MOST_PENDING:
                 is_lone = trial.kind == "learn" and trial.cell == "base"
-                name = f"{self.words('seed')} {trial.seed}" if is_lone else trial.id
+                name = f"{words('seed')} {trial.seed}" if is_lone else trial.id
                 for text, style in self._remarks(trial):
-                    self.say("remark", style, trial=name, text=text)
-        for text, number in overview.note_counts(trials, self.words).items():
-            some = self.words("some_of_trials", some=number, all=len(trials))
-            remark = self.words("remark", trial=some, text=text) if len(trials) > 1 else text
-            say(self.console, remark)
+                    yield words("remark", trial=name, text=text), style
+        for text, number in overview.note_counts(trials, words).items():
+            some = words("some_of_trials", some=number, all=len(trials))
+            yield words("remark", trial=some, text=text) if len(trials) > 1 else text, ""
 
     def print_damaged(self) -> None:
         """The files for which trials are left out."""
@@ -223,10 +246,11 @@ class Summary:
             yield words(key, error=text, trial=trial.id), "red"
 
 
-def data_text(data: DataRecord, words: Words) -> str:
+def data_text(data: DataRecord, words: Words, *, in_full: bool = True) -> str:
     """Which data, how much of it, and why it is a subset where it is."""
+    key = "data_subset" if in_full else "data_subset_line"
     text = words(
-        "data_subset" if data.is_subset else "data_line",
+        key if data.is_subset else "data_line",
         name=data.name,
         source=words.named("source", data.source),
         train=f"{data.num_train:,}",

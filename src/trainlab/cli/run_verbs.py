@@ -5,8 +5,9 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from rich.console import Console
@@ -30,6 +31,7 @@ from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of, passes_output_on
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
 from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
+from trainlab.execute.signals import EndAtOnce, signals_interrupt
 from trainlab.extras import check_extra
 from trainlab.lab import Run, drive, open_run, planned, resume_run
 from trainlab.lab.driving import Outcome
@@ -39,6 +41,9 @@ from trainlab.resolve import asks_each_device
 from trainlab.spec import Study
 from trainlab.spec.probe import probe_of
 from trainlab.spec.study import cost_margins
+
+if TYPE_CHECKING:
+    from trainlab.cli.run_summary import Summary
 
 PATIENCE_S = 30.0
 """How long a driver may take to close its records."""
@@ -105,32 +110,52 @@ class Reported(Quietable):
     """At the end of a study, write report/report.html."""
 
     def show(self, outcome: Outcome) -> None:
-        """Prints what a run came to; a study also gets its report, whatever is printed. Who interrupts it
-        does not wait for that. Where a script's output was passed on, standard output is its alone."""
+        """Prints what a run came to, also to who interrupts that; a study gets its report, too, unless
+        somebody does. Where a script's output was passed on, standard output is its alone."""
+        run, record, summary = outcome.run, outcome.run.study(), None
+        study = record.to_study(str(run.study_file))
+        is_passed_on = passes_output_on(study, record.on, record.jobs, record.trial_timeout_s)
+        try:
+            with signals_interrupt():
+                summary = self._answer(run, is_passed_on=is_passed_on)
+                if not outcome.was_interrupted:
+                    self._report(run, summary)
+        except EndAtOnce:
+            raise
+        except KeyboardInterrupt:
+            outcome = replace(outcome, was_interrupted=True)
+            with signals_interrupt():
+                summary = summary or self._answer(run, is_passed_on=is_passed_on)
+        if outcome.was_interrupted:
+            summary.say_command("resume_it", "resume", run)
+        is_told = is_passed_on and not self.as_json
+        exit_for_failures(outcome.complete_run().evidence(), self.words.lang, is_told=is_told)
+
+    def _answer(self, run: Run, *, is_passed_on: bool) -> "Summary":
+        """Prints it, all at once: an interrupt leaves no half of it."""
         from trainlab.cli.run_summary import Summary, evidence_json
 
-        run, evidence, record = outcome.run, outcome.run.evidence(), outcome.run.study()
-        place = record.on, record.jobs, record.trial_timeout_s
-        is_passed_on = passes_output_on(evidence.study, *place)
         console = Console(stderr=is_passed_on, quiet=self.as_json or self.quiet)
-        summary = Summary(console, evidence, self.words)
+        summary = Summary(console, run.evidence(), self.words)
         if self.as_json:
-            print_json({"run": str(run.path), **evidence_json(evidence)})
+            print_json({"run": str(run.path), **evidence_json(summary.evidence)})
         elif not self.quiet:
-            summary.print_all(run)
+            with console.capture() as printed:
+                summary.print_all(run)
+            console.file.write(printed.get())
         elif not is_passed_on:
             sys.stdout.write(f"{run.path}\n")
-        # Whoever goes on with a run wants what was asked for when it began, unless they say so.
+        return summary
+
+    def _report(self, run: Run, summary: "Summary") -> None:
+        """Whoever goes on with a run wants what was asked for when it began, unless they say so."""
         asked = (
             "report" in self.model_fields_set or "--no-report" not in run.study().command.split()
         )
-        is_reported = self.report and asked and not outcome.was_interrupted
-        if is_reported and evidence.study.cells:
+        if self.report and asked and summary.evidence.study.cells:
             summary.write_report(run)
-        elif is_reported and evidence.learned:
+        elif self.report and asked and summary.evidence.learned:
             summary.say_command("report_with", "report", run)
-        is_told = is_passed_on and not self.as_json
-        exit_for_failures(outcome.complete_run().evidence(), self.words.lang, is_told=is_told)
 
 
 class Studying(Placed, Reported):
@@ -431,4 +456,4 @@ class CancelVerb(Verb):
         with leased(folder):  # refused where its driver is alive and does not stop
             mark_interrupted(folder)
         key = "cancelled" if unfinished_groups(folder) else "cancelled_nothing"
-        say(Console(), self.words(key, path=self.run))
+        say(Console(), self.words(key, path=self.run, number=len(folder.study().trials)))

@@ -25,8 +25,9 @@ from trainlab.lab.script_study import (
 )
 from trainlab.resolve import CONFIRMED_SEEDS
 from trainlab.spec import CostSpec, checked
+from trainlab.spec.base import field_problems
 from trainlab.spec.probe import probe_of
-from trainlab.spec.script import DiagnosisSpec, options_in
+from trainlab.spec.script import DiagnosisSpec, ScriptSpec, options_in
 from trainlab.spec.search import SearchAsked
 
 AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
@@ -144,13 +145,17 @@ class WatchVerb(OfScript, Studying):
 
 
 def _metrics(texts: Sequence[str], option: str, rule: str) -> dict[str, str]:
-    """Metrics and where each is found, as they were typed."""
+    """Metrics and where each is found, as they were typed; what is wrong with one names its option."""
     found: dict[str, str] = {}
     for text in texts:
         name, _, place = text.partition("=")
         if not name.strip() or not place:
             raise SpecError([f"{option}: got {text!r}, must be {rule}"])
         found[name.strip()] = place
+    field = f"{option[2:].replace('-', '_')}s"
+    problems = field_problems(ScriptSpec, {field: found})
+    if wrong := [one for one in problems if one.startswith(f"{field}.")]:
+        raise SpecError(one.replace(f"{field}.", f"{option} ", 1) for one in wrong)
     return found
 
 

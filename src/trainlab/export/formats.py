@@ -15,6 +15,16 @@ from trainlab.words import check_language
 FORMATS = ("csv", "parquet", "latex", "mlflow", "perfetto")
 
 
+def formats_of(text: str) -> tuple[str, ...]:
+    """`csv,latex` as formats; SpecError where there is no such one."""
+    formats = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for one in formats:
+        if one not in FORMATS:
+            near = did_you_mean(one, FORMATS)
+            raise SpecError([f"--to: got {one!r}, must be one of {', '.join(FORMATS)}{near}"])
+    return formats
+
+
 def export_run(
     folder: RunFolder,
     evidence: Evidence,
@@ -24,11 +34,9 @@ def export_run(
     lang: str = "en",
     tracking_uri: str | None = None,
 ) -> Exported:
-    """Writes a run in one of the formats; SpecError where there is no such format."""
+    """Writes a run in a format; SpecError where there is no such one."""
     check_language(lang)
-    if to not in FORMATS:
-        near = did_you_mean(to, FORMATS)
-        raise SpecError([f"--to: got {to!r}, must be one of {', '.join(FORMATS)}{near}"])
+    (to,) = formats_of(to)
     if to == "mlflow":
         from trainlab.export.tracking import export_to_server
 

@@ -60,6 +60,23 @@ class Outcome:
         return self.run
 
 
+@dataclass
+class _Ending:
+    """Once a run has started, an interrupt ends the block and no more: what has ended is worth an answer. A
+    second one is raised."""
+
+    has_started: bool = False
+    was_cut: bool = False
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        is_first = isinstance(error, KeyboardInterrupt) and not isinstance(error, EndAtOnce)
+        self.was_cut |= is_first
+        return is_first and self.has_started
+
+
 def drive(
     asked: Question | Study,
     where: str = "",
@@ -90,10 +107,9 @@ def drive(
     has_processes = asked.cost is not None or are_processes_asked(jobs, on, trial_timeout_s)
     sent = given if has_processes and on != "inline" else {}
     is_forked = on in FORKED and (has_processes or not any(has_objects.values()))
-    with _executing(
-        asked, on, jobs, trial_timeout_s, watcher, given, instruments, sent, is_forked=is_forked
-    ) as parts:
-        load, executor = parts
+    placed = (on, jobs, trial_timeout_s, watcher, given, instruments, sent)
+    outcome = _Ending()
+    with outcome, _executing(asked, *placed, is_forked=is_forked) as (load, executor):
         if isinstance(asked, Study):
             study = asked
             _preflight(executor, study, watcher)
@@ -110,10 +126,13 @@ def drive(
         kept: dict[str, Any] = {"on": on, "jobs": jobs, "trial_timeout_s": trial_timeout_s}
         started = planned_run.start_run(study, out, overridden=dict(overridden or {}), **kept)
         run = Run(started.path.absolute())  # trials may leave the folder, too
+        outcome.has_started = True
         with leased(run):
-            was_cut = _run_stages(run, executor, plan(study), next_stage, budget_s, watcher)
+            outcome.was_cut |= _run_stages(
+                run, executor, plan(study), next_stage, budget_s, watcher
+            )
             _write_tables(run, watcher)
-    return Outcome(Run(started.path), was_cut)
+    return Outcome(Run(started.path), outcome.was_cut)
 
 
 def go_on(
@@ -133,8 +152,12 @@ def go_on(
     planned_run.check_resumable(run, record, allow_changed=allow_changed, is_trusted=is_trusted)
     if is_trusted:
         planned_run.trust(run)
-    was_cut = False
-    with leased(run, lambda driver: watcher.say("watching_driver", driver=driver.name)):
+    outcome = _Ending(has_started=True)
+    with (
+        outcome,
+        signals_interrupt(),
+        leased(run, lambda driver: watcher.say("watching_driver", driver=driver.name)),
+    ):
         planned_run.mark_interrupted(run)
         groups = planned_run.unfinished_groups(run) or (
             () if next_stage is None else next_stage(run)
@@ -146,9 +169,9 @@ def go_on(
             limit_s = record.trial_timeout_s
             with _executing(study, record.on, record.jobs, limit_s, watcher) as (_, executor):
                 _preflight(executor, study, watcher)
-                was_cut = _run_stages(run, executor, groups, next_stage, budget_s, watcher)
+                outcome.was_cut |= _run_stages(run, executor, groups, next_stage, budget_s, watcher)
         _write_tables(run, watcher)
-    return Outcome(run, was_cut)
+    return Outcome(run, outcome.was_cut)
 
 
 def _stage_of(study: Study, watcher: Watcher) -> NextStage | None:
@@ -191,7 +214,7 @@ def _executing(
         from trainlab.workloads.find import sent
     load = Loader(given, sent=sent(to_send or {}))
     executor = executor_for(on, load, instruments, jobs, trial_timeout_s)
-    with closing(executor), process_restored(), signals_interrupt():
+    with signals_interrupt(), closing(executor), process_restored():
         yield load, executor
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,12 +25,10 @@ from trainlab.page.live import (
     ReadOnce,
     RunList,
     StartedCommand,
-    told,
 )
 from trainlab.page.reading import Outcome, Reader
 from trainlab.page.runs import ListedRun, find_runs, listed, mark_of, run_id
 from trainlab.record.files import make_folder, replacing
-from trainlab.words import LANGUAGES
 
 LIST_POLL_S, RUNNING_POLL_S = 2.0, 30.0
 """Between two looks at which runs there are; between two readings of one that runs."""
@@ -38,29 +36,12 @@ LIST_SHARE = 0.02
 """Of the time, the most that looks at which runs there are take."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """How a folder is to be served."""
-
-    folder: Path
-    host: str = "127.0.0.1"
-    port: int | None = None
-    """None: the first that is free from the usual one on."""
-    is_read_only: bool = False
-    is_opened: bool = True
-    """Whether a browser is opened, where there is one."""
-    lang: str = "en"
-    runs: Path | None = None
-    """Where runs of hand-ins may be, beside the folder itself."""
-    place: str = "/"
-    """What is opened first."""
-
-
 class ServedFolder:
     """What is served of one folder."""
 
-    def __init__(self, asked: PageOptions) -> None:
-        self.asked, self.path = asked, asked.folder.resolve()
+    def __init__(self, path: Path, *, lang: str, runs: Path | None, is_read_only: bool) -> None:
+        self.path, self.lang, self.is_read_only = path.resolve(), lang, is_read_only
+        self.runs_of_hand_ins = runs or self.path
         self.reader = Reader()
         self.runs: dict[str, ListedRun] = {}
         self.orders: list[orders.Command] = []
@@ -139,7 +120,7 @@ class ServedFolder:
             try:
                 summary = await self.reader.call_later(reading.summary_of, str(one.path))
             except Exception as error:  # noqa: BLE001  told in its place
-                summary = Outcome("damaged", 0, 0, {lang: told(error, lang) for lang in LANGUAGES})
+                summary = reading.damaged(error)
             self.runs[one.id] = replace(one, summary=summary)
             if summary.state == "running":
                 now = time.monotonic()
@@ -182,8 +163,7 @@ class ServedFolder:
 
     def run_feed(self, run: ListedRun, lang: str) -> Feed:
         """One run."""
-        is_read_only = self.asked.is_read_only
-        make = lambda: LiveRun(self.reader, run, lang, is_read_only=is_read_only)  # noqa: E731
+        make = partial(LiveRun, self.reader, run, lang, is_read_only=self.is_read_only)
         return self.feed(("run", run.id, lang), make)
 
     def order_feed(self, number: int, lang: str) -> Feed:
@@ -201,7 +181,7 @@ class ServedFolder:
         if again:
             self._feeds.pop(key, None)
         if kind == "class":
-            runs = str(self.asked.runs or self.path)
+            runs = str(self.runs_of_hand_ins)
             make = partial(ReadOnce, self.reader, lang, reading.class_parts, str(self.path), runs)
         else:
             # Oldest first: what has changed since is what is asked.

@@ -6,7 +6,7 @@
   const report = document.getElementById("report");
   const rows = document.getElementById("rows");
   const lost = document.getElementById("lost");
-  const text = (places, key) => { lost.textContent = places ? body.dataset[key] : ""; lost.hidden = !places; };
+  const say = (message) => { lost.textContent = message; lost.hidden = !message; };
 
   /* Pieces take the places of those before them; what a reader has unfolded, ticked or focused stays so. */
   const known = new Map();
@@ -66,8 +66,11 @@
     }
     return drawn;
   };
+  const state = () => document.querySelector("#status .progress")?.className;
   const apply = (message) => {
+    const before = state();
     message.parts.forEach((part) => put(part));
+    if (before !== state()) say("");
     /* What says that something is being read goes once it is there. */
     if (!message.order.includes("status")) document.getElementById("status")?.replaceChildren();
     /* Sections in their order; those that are no more go. */
@@ -102,9 +105,9 @@
     if (source && source.readyState !== EventSource.CLOSED) return;
     source = new EventSource(body.dataset.feed + location.search);
     source.onmessage = (event) => apply(JSON.parse(event.data));
-    source.onopen = () => text(false);
+    source.onopen = () => { if (lost.textContent === body.dataset.lost) say(""); };
     source.onerror = () => {
-      text(true, "lost");
+      say(body.dataset.lost);
       if (source.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
     };
   };
@@ -114,7 +117,6 @@
   const post = (path, value) => fetch(path + location.search, {
     method: "POST", body: JSON.stringify(value), headers: { "X-Token": token, "Content-Type": "application/json" },
   }).then((answer) => answer.json()).catch(() => ({ error: body.dataset.failed }));
-  const say = (message) => { lost.textContent = message; lost.hidden = !message; };
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-post]");
     if (!button || (button.dataset.sure && !window.confirm(button.dataset.sure))) return;

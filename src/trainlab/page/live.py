@@ -5,15 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainlab.errors import TrainlabError
 from trainlab.page import reading
 from trainlab.page.feed import Feed
 from trainlab.page.orders import Command
-from trainlab.page.reading import Look, Reader, pieces
+from trainlab.page.reading import Look, Reader, pieces, told
 from trainlab.page.runs import ListedRun, mark_of
 from trainlab.report.html import Part
 from trainlab.words import Words
-from trainlab.words.error_lines import error_line
 
 POLL_S, QUIET_POLL_S = 2.0, 10.0
 """Between two looks; between two at what measures costs, and two reports of what runs: a browser that draws
@@ -26,12 +24,6 @@ FRAME = ("header", "cells", "contents", "footer")
 """Pieces of a report around its sections."""
 LINGER_S = 10.0
 """How long a run is followed after the last page of it has been closed."""
-
-
-def told(error: Exception, lang: str) -> str:
-    """What went wrong, in a line."""
-    text = str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
-    return error_line(text, lang)
 
 
 class RunList(Feed):
@@ -81,7 +73,7 @@ class LiveRun(Followed):
         self._reader, self._lang, self._path = reader, lang, run.path
         self._asked = str(run.path), run.id, lang, is_read_only
         self._mark: tuple[Any, ...] | None = None
-        self._read_at = 0.0
+        self._next_report_s = 0.0
 
     async def _follow(self) -> None:
         left_at, found = time.monotonic(), None
@@ -90,39 +82,43 @@ class LiveRun(Followed):
             begun = time.monotonic()
             left_at = begun if self.num_listeners else left_at
             before, mark = mark, mark_of(self._path)
-            share = LOOK_SHARE if before else 1.0  # the first also loads what reads
+            share, took_s = LOOK_SHARE, 0.0
             try:
                 # What nobody drives is read again once something has changed.
                 if found is None or found.is_driven or mark != before:
                     found = await self._reader.call(reading.look, *self._asked)
-                    share = TIMING_SHARE if found.is_timing and before else share
                     self.show(found.parts)
+                    if before:  # the first also loads what reads
+                        share = TIMING_SHARE if found.is_timing else share
+                        took_s = time.monotonic() - begun
                     if found.mark != self._mark and not self._can_wait(found):
                         await self._read(found)
             except Exception as error:  # noqa: BLE001  told in its place; the next look may succeed
                 self._mark = found = None
                 failure = pieces(Words(self._lang)).failure(told(error, self._lang))
                 self.show([Part("status", failure)])
-            took_s = time.monotonic() - begun
             least_s = QUIET_POLL_S if found is not None and found.is_timing else POLL_S
             await asyncio.sleep(min(max(least_s, took_s / share), LONGEST_PAUSE_S))
 
     def _can_wait(self, found: Look) -> bool:
         """What is being timed is left alone; what trains is reported now and then."""
-        is_recent = time.monotonic() - self._read_at < QUIET_POLL_S
+        is_recent = time.monotonic() < self._next_report_s
         return self._mark is not None and (found.is_timing or (found.is_driven and is_recent))
 
     async def _read(self, found: Look) -> None:
         """The answer comes first, once no trial is left."""
         if self._mark is None:
             self.show([Part("following", f"<p>{Words(self._lang)('page_reading')}</p>")])
+        begun = time.monotonic()
         report = await self._reader.call_later(reading.report_parts, *self._asked, found.is_driven)
         frame = [part.id for part in report if part.id in FRAME]
         first, *rest = (part.id for part in report if part.id not in (*FRAME, "following"))
         following = ["following", "trials"]
         sections = [*following, first] if found.is_driven else [first, *following]
         self.show(report, [*frame, "status", *sections, *rest])
-        self._mark, self._read_at = found.mark, time.monotonic()
+        self._mark, now = found.mark, time.monotonic()
+        pause_s = min((now - begun) / LOOK_SHARE, LONGEST_PAUSE_S)
+        self._next_report_s = now + max(QUIET_POLL_S, pause_s)
 
 
 class ReadOnce(Followed):

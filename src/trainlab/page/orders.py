@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,32 +137,14 @@ def in_folder(words: Sequence[str], folder: Path) -> tuple[list[str], Path]:
 # The form of a new study: from the same specs as the command line.
 
 
-@dataclass(frozen=True)
-class FormField:
-    """One setting of the form."""
-
-    name: str
-    label: str
-    meaning: str
-    default: str
-    is_basic: bool
-
-
 def workload_names() -> tuple[str, ...]:
     """Built-in studies and workloads."""
     return (*study_names(), *BUILTIN)
 
 
-def settings() -> Iterator[Option]:
+def settings() -> list[Option]:
     """An option of the command line per setting; those that people change most first."""
-    return FieldsOf(TrainSpec, "settings", CHANGED_MOST).options("settings")
-
-
-def form_fields(texts: Callable[[str], str]) -> Iterator[FormField]:
-    """A field of the form per setting; `texts` gives what help says of it in a language."""
-    for one in settings():
-        is_basic = one.field in CHANGED_MOST
-        yield FormField(one.names[0], one.field, texts(one.help), one.default, is_basic)
+    return [*FieldsOf(TrainSpec, "settings", CHANGED_MOST).options("settings")]
 
 
 def words_of(form: Mapping[str, Any]) -> list[str]:

@@ -2,12 +2,10 @@
 folder that somebody else has made."""
 
 import asyncio
-import itertools
 import math
 import os
-import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -17,12 +15,12 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from trainlab.analysis import comparison
+from trainlab.analysis import comparison, overview
 from trainlab.analysis.answer import answer
 from trainlab.analysis.document import Document, Figure, Notice, Section
 from trainlab.analysis.evidence import UNFINISHED, Evidence, gather, grouped
 from trainlab.analysis.finding import RunData
-from trainlab.analysis.metrics import compared_metrics, limits_of
+from trainlab.analysis.learning import curves_beside
 from trainlab.analysis.overview import data_of
 from trainlab.analysis.tables import estimate, mean
 from trainlab.errors import RecordError, TrainlabError
@@ -33,9 +31,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
 from trainlab.report.html import Part, bundle, environment, html_of, parts_of
-from trainlab.report.submissions import class_document, read_class
-from trainlab.spec.study import BASE
-from trainlab.stats.means import mean_of
+from trainlab.report.submissions import class_document, read_class, results_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
 
@@ -59,65 +55,38 @@ class Reader:
     """The process that reads, and who waits for it; the most urgent first."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.PriorityQueue[Any] = asyncio.PriorityQueue()
-        self._numbers = itertools.count()
         self._pool = _new_pool(_begin)
-        self._apart = asyncio.Lock()
+        self._later, self._apart = asyncio.Lock(), asyncio.Lock()
 
     async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function of this module gives, in the other process; RecordError where that died."""
-        return await self._queued(0, work, *args)
+        return await self._done_in(self._pool, work, *args)
 
     async def call_later(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, once nothing urgent waits; of large runs apart, one by one."""
+        """The same, one by one, so that what is urgent waits for one at most; of large runs apart."""
         if not is_large(str(args[0])):
-            return await self._queued(1, work, *args)
+            async with self._later:
+                return await self.call(work, *args, **kwargs)
         async with self._apart:
             pool = _new_pool(go_last)
             try:
-                return await _done_in(pool, work, *args)
+                return await self._done_in(pool, work, *args)
             finally:
                 pool.shutdown(wait=False)
 
-    async def _queued(self, urgency: int, work: Callable[..., T], *args: Any) -> T:
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self._queue.put((urgency, next(self._numbers), work, args, future))
-        return await future
-
-    async def work(self) -> None:
-        """Goes on until it is cancelled."""
-        while True:
-            *_, work, args, future = await self._queue.get()
-            if future.cancelled():
-                continue
-            try:
-                result = await _done_in(self._pool, work, *args)
-            except Exception as error:  # noqa: BLE001  whoever waits is told
-                if isinstance(error.__cause__, BrokenProcessPool):
-                    self._pool = _new_pool(_begin)
-                _settle(future, error)
-            else:
-                if not future.cancelled():
-                    future.set_result(result)
+    async def _done_in(self, pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+        except BrokenProcessPool as error:
+            if pool is self._pool:
+                self._pool = _new_pool(_begin)
+            raise RecordError(f"{args[0]}: reading it ended the process") from error
 
     def close(self) -> None:
         """Whatever is being read."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for one in active_children():
             one.kill()
-
-
-async def _done_in(pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
-    try:
-        return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
-    except BrokenProcessPool as error:
-        where = args[0] if args else ""
-        raise RecordError(f"{where}: reading it ended the process") from error
-
-
-def _settle(future: "asyncio.Future[Any]", error: Exception) -> None:
-    if not future.cancelled():
-        future.set_exception(error)
 
 
 def _new_pool(begin: Callable[[int, int], None], niceness: int = NICENESS) -> ProcessPoolExecutor:
@@ -150,6 +119,12 @@ def vega() -> str:
 def templates() -> Any:
     """Those of this room and of reports."""
     return environment("page", "report")
+
+
+def told(error: Exception, lang: str) -> str:
+    """What went wrong, in a line."""
+    text = str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
+    return error_line(text, lang)
 
 
 def pieces(words: Words) -> Any:
@@ -198,7 +173,8 @@ def look(path: str, run_id: str, lang: str, is_read_only: bool) -> Look:
     for old in [*_progress][:-MOST_KEPT]:
         del _progress[old]
     running = list(progress.running.values())
-    trials = list(progress.trials.values())
+    order = {one["id"]: place for place, one in enumerate(run.study().study["cells"])}
+    trials = sorted(progress.trials.values(), key=lambda one: order.get(one.cell, -1))
     curves = [run.trial(one.id).curve_file for group in running for one in group.trials]
     sizes = tuple(file.stat().st_size for file in curves if file.exists())
     counts = progress.counts()
@@ -244,7 +220,7 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         more = len(trials) - len(shown)
     rows = [
         (cell, [(one, states[one.id], _square_label(one, states[one.id], words)) for one in group])
-        for cell, group in sorted(grouped(shown, lambda one: one.cell).items(), key=_natural)
+        for cell, group in grouped(shown, lambda one: one.cell).items()
     ]
     counts = [
         (state, number, words(f"page_state_{state}"))
@@ -254,12 +230,6 @@ def _grid(trials: Sequence[TrialRecord], progress: RunProgress, run_id: str, wor
         rows=rows, more=more, counts=counts, run_id=run_id, is_over=progress.is_finished
     )
     return grid
-
-
-def _natural(row: tuple[str, object]) -> list[tuple[bool, float, str]]:
-    """Settings in the order of their numbers, the base first."""
-    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", "" if row[0] == BASE else row[0])
-    return [(n % 2 == 0, float(part) if n % 2 else 0.0, part) for n, part in enumerate(parts)]
 
 
 def _square_label(trial: TrialRecord, state: str, words: Words) -> str:
@@ -375,6 +345,11 @@ class Outcome:
     machine: str = ""
 
 
+def damaged(error: Exception) -> Outcome:
+    """Of a run that cannot be read: why."""
+    return Outcome("damaged", 0, 0, {one: told(error, one)[:LONGEST_ANSWER] for one in LANGUAGES})
+
+
 def summary_of(path: str) -> Outcome:
     """Of one run; what cannot be read is said in place of its answer."""
     try:
@@ -382,11 +357,7 @@ def summary_of(path: str) -> Outcome:
         progress = RunProgress(run).look()
         evidence = gather(run)
     except Exception as error:  # noqa: BLE001  somebody else's folder; the list goes on
-        text = (
-            str(error) if isinstance(error, TrainlabError) else f"{type(error).__name__}: {error}"
-        )
-        told = {lang: error_line(text, lang)[:LONGEST_ANSWER] for lang in LANGUAGES}
-        return Outcome("damaged", 0, 0, told)
+        return damaged(error)
     ended = sum(trial.is_finished for trial in progress.trials.values())
     summary = Outcome(state_of(progress), ended, len(progress.trials), {})
     with suppress(Exception):
@@ -397,35 +368,27 @@ def summary_of(path: str) -> Outcome:
 def _answers(evidence: Evidence) -> dict[str, str]:
     try:
         data = data_of(evidence)
-        told = {lang: answer(evidence, data.findings, Words(lang)).sentences for lang in LANGUAGES}
+        found = {lang: answer(evidence, data.findings, Words(lang)).sentences for lang in LANGUAGES}
     except Exception as error:  # noqa: BLE001  records that make no sense
-        return dict.fromkeys(LANGUAGES, f"{type(error).__name__}: {error}"[:LONGEST_ANSWER])
+        return damaged(error).answer
     return {
         lang: sentences[0].text[:LONGEST_ANSWER] if sentences else ""
-        for lang, sentences in told.items()
+        for lang, sentences in found.items()
     }
 
 
 def _results(evidence: Evidence) -> dict[str, Any]:
     """The best setting's metric with its interval over seeds, the least time per sample, the machine."""
     results: dict[str, Any] = {"machine": evidence.environment.host}
-    if names := compared_metrics(evidence):
-        metric = names[0]
-        sign = -1 if evidence.study.is_better_lower(metric) else 1
-        means = []
-        for cell in evidence.cells:
-            values = evidence.finite_values(cell.id, metric)
-            over = mean_of(values, limits_of(metric, values))
-            means += [] if over is None else [over]
-        if means:
-            best = max(means, key=lambda one: sign * one.value)
-            results |= {"metric": metric, "best": mean(metric, best, "").text}
-            results["best_value"] = best.value
+    found = results_of(evidence)
+    if (best := found["over_seeds"]) is not None and not math.isnan(best.value):
+        metric = found["metric"]
+        results |= {"metric": metric, "best": mean(metric, best, "").text, "best_value": best.value}
     measured = evidence.measured_in("train") or evidence.measured_in("inference")
     if costs := [one.summary.sample_us for one in measured]:
         least = min(costs, key=lambda one: one.value)
         results |= {"sample": f"{estimate(least).text} µs", "sample_us": least.value}
-    return {n: v for n, v in results.items() if not (isinstance(v, float) and math.isnan(v))}
+    return results
 
 
 # Several runs.
@@ -433,45 +396,38 @@ def _results(evidence: Evidence) -> dict[str, Any]:
 
 def compared(paths: Sequence[str], lang: str) -> tuple[Part, ...]:
     """The first run against each of the others; what cannot be compared says why."""
-    words = Words(lang)
-    folders = [checked_folder(path) for path in paths]
-    runs = [gather(folder) for folder in folders]
-    labels = comparison.labels_of(runs, [folder.path for folder in folders])
-    sections, notices = list[Section](), list[Notice]()
-    data = [data_of(one) for one in runs]
-    is_one = len({one.study.workload for one in runs}) == 1
-    if is_one and (figures := tuple(_laid_over(data, labels, words))):
-        sections.append(Section("curves", words("page_curves"), figures))
+    words, folders = Words(lang), [checked_folder(path) for path in paths]
+    data = [data_of(gather(folder)) for folder in folders]
+    labels = comparison.labels_of([one.evidence for one in data], [one.path for one in folders])
+    notices = [
+        replace(notice, text=f"{label}{words('colon')}{notice.text}")
+        for one, label in zip(data, labels, strict=True)
+        for notice in overview.notices(one, words)
+    ]
+    alike, pairs = {labels[0]: data[0]}, list[Section]()
     for number, (other, label) in enumerate(zip(data[1:], labels[1:], strict=True), 1):
+        if other.evidence.study.workload != data[0].evidence.study.workload:
+            notices.append(Notice(words("page_other_workload", first=labels[0], other=label)))
+            continue
+        alike[label] = other
         try:
-            beside = comparison.side_by_side(runs[0], other.evidence)
+            beside = comparison.side_by_side(data[0].evidence, other.evidence)
         except RecordError as error:
-            text = error_line(str(error), lang)
-            if other.evidence.study.workload != runs[0].study.workload:
-                text = words("page_other_workload", first=labels[0], other=label)
-            notices.append(Notice(text))
+            notices.append(Notice(error_line(str(error), lang)))
             continue
         found = comparison.comparison_of(data[0], other, beside, lang, (labels[0], label))
-        ordered = sorted(
-            found.sections, key=lambda one: ORDER.index(one.id) if one.id in ORDER else 9
-        )
         title = words("page_against", first=labels[0], second=label)
-        sections.append(
-            _renumbered(Section(f"pair-{number}", title, (), tuple(ordered)), f"p{number}-")
-        )
-        notices += found.notices
+        pair = Section(f"pair-{number}", title, (), found.sections)
+        pairs.append(_renumbered(pair, f"p{number}-"))
+    if figures := tuple(_laid_over(alike, words)):
+        pairs.insert(0, Section("curves", words("page_curves"), figures))
     title = words("page_compared", names=words.listed(labels))
-    document = Document(title, "", lang, "", tuple(notices), tuple(sections))
-    return parts_of(document)
+    return parts_of(Document(title, "", lang, "", tuple(notices), tuple(pairs)))
 
 
 def class_parts(folder: str, runs: str, lang: str) -> tuple[Part, ...]:
     """What was handed in, side by side; `runs`: where else its runs may be."""
-    overview = read_class(Path(folder), Path(runs))
-    return parts_of(class_document(overview, lang))
-
-
-ORDER = ("answer", "differs", "learning", "costs", "operators", "environment")
+    return parts_of(class_document(read_class(Path(folder), Path(runs)), lang))
 
 
 def _renumbered(section: Section, prefix: str) -> Section:
@@ -484,15 +440,10 @@ def _renumbered(section: Section, prefix: str) -> Section:
     return replace(section, id=prefix + section.id, blocks=blocks, sections=inner)
 
 
-def _laid_over(data: Sequence[RunData], labels: Sequence[str], words: Words) -> Iterator[Figure]:
-    """The curves of the metrics that all runs have, in one chart each."""
-    from trainlab.analysis.learning import curves_beside
-
-    shared = [
-        metric
-        for metric in data[0].evidence.metrics
-        if all(metric in one.evidence.metrics for one in data[1:])
-    ]
-    for metric in shared:
-        if (figure := curves_beside(data, labels, metric, words)) is not None:
-            yield figure
+def _laid_over(runs: Mapping[str, RunData], words: Words) -> Iterator[Figure]:
+    """The curves of the metrics that all runs have, in one chart each; none of one run alone."""
+    first, *others = (one.evidence.metrics for one in runs.values())
+    for metric in first if others else ():
+        if all(metric in one for one in others):
+            figure = curves_beside([*runs.values()], [*runs], metric, words)
+            yield from () if figure is None else (figure,)

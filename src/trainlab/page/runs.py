@@ -27,20 +27,20 @@ class ListedRun:
     path: Path
     label: str
     """The name of its folder, as it can be shown."""
-    name: str
-    title: str
-    workload: str
-    settings: str
-    num_seeds: int
-    created: str
     mark: tuple[int, ...]
     """Another one where its records may have changed."""
+    name: str
+    title: str = ""
+    workload: str = ""
+    settings: str = ""
+    num_seeds: int = 0
+    created: str = ""
     summary: Outcome | None = None
 
     @property
     def begun_s(self) -> float:
         """Seconds since 1970; 0 where that is not told."""
-        with suppress(ValueError, OverflowError):
+        with suppress(ValueError, OverflowError, TypeError):
             return datetime.fromisoformat(self.created).timestamp()
         return 0.0
 
@@ -83,34 +83,22 @@ def mark_of(path: Path) -> tuple[int, ...]:
 
 
 def listed(folder: Path, path: Path) -> ListedRun:
-    """What the study of a run says, read lightly; of one that cannot be read its name alone."""
-    found: dict[str, Any] = {}
-    with suppress(OSError, ValueError, RecursionError):
+    """What the study of a run says, read lightly; of one that makes no sense its name alone."""
+    about: dict[str, Any] = {"name": path.name}
+    with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         if (path / "study.json").stat().st_size <= MOST_STUDY_BYTES:
-            found = _mapping(json.loads((path / "study.json").read_bytes()))
-    study = _mapping(found.get("study"))
-    levels: dict[str, dict[str, None]] = {}
-    for cell in map(_mapping, _items(study.get("cells"))):
-        for name, level in _mapping(cell.get("levels")).items():
-            levels.setdefault(plain(name), {})[plain(str(level))] = None
-    settings = "; ".join(f"{name}={', '.join(values)}" for name, values in levels.items())
-    return ListedRun(
-        id=run_id(folder, path),
-        path=path,
-        label=plain(path.name),
-        name=plain(str(found.get("name") or path.name)),
-        title=plain(str(study.get("title") or "")),
-        workload=plain(str(study.get("workload") or "")),
-        settings=settings,
-        num_seeds=len(_items(study.get("seeds"))),
-        created=plain(str(found.get("created") or "")),
-        mark=mark_of(path),
-    )
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+            found = json.loads((path / "study.json").read_bytes())
+            study, levels = found["study"], dict[str, dict[str, None]]()
+            for cell in study["cells"]:
+                for name, level in cell["levels"].items():
+                    levels.setdefault(name, {})[str(level)] = None
+            about = {
+                "name": found["name"],
+                "title": study.get("title") or "",
+                "workload": study["workload"],
+                "settings": "; ".join(f"{name}={', '.join(some)}" for name, some in levels.items()),
+                "created": found["created"],
+                "num_seeds": len(study["seeds"]),
+            }
+    about = {key: plain(text) if isinstance(text, str) else text for key, text in about.items()}
+    return ListedRun(run_id(folder, path), path, plain(path.name), mark_of(path), **about)

@@ -14,7 +14,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.resources import files
-from logging import getLogger
+from logging import LogRecord, getLogger
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import Any
@@ -34,14 +34,14 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from trainlab.cli.help_pages import Texts
+from trainlab.cli.options import CHANGED_MOST
 from trainlab.errors import RecordError, SpecError, TrainlabError
 from trainlab.machine.host import private, private_folder
 from trainlab.page import orders, reading
 from trainlab.page.feed import Feed
-from trainlab.page.folder import PageOptions, ServedFolder
+from trainlab.page.folder import ServedFolder
 from trainlab.page.guard import MOST_BODY_BYTES, Guard, is_loopback
-from trainlab.page.live import told
-from trainlab.page.reading import pieces, templates
+from trainlab.page.reading import pieces, templates, told
 from trainlab.page.runs import ListedRun
 from trainlab.record.files import replacing
 from trainlab.report.html import charts_json
@@ -52,14 +52,17 @@ TOKEN_LENGTH = 32
 MOST_COMPARED = 6
 MOST_CONNECTIONS = 400
 STATIC = {
-    "page.css": ("report", "text/css"),
-    "page.js": ("report", "text/javascript"),
-    "app.css": ("page", "text/css"),
-    "live.js": ("page", "text/javascript"),
+    "page.css": ("report/page.css", "text/css"),
+    "page.js": ("report/page.js", "text/javascript"),
+    "app.css": ("page/app.css", "text/css"),
+    "live.js": ("page/live.js", "text/javascript"),
+    "font.otf": ("report/font_files/TrainlabSansSC-Regular.otf", "font/otf"),
+    "vega.js": ("", "text/javascript"),
 }
+KEPT = {"font.otf", "vega.js"}
+"""What a browser keeps for a day."""
 ANSWERED = (TrainlabError, KeyError, OSError, ValueError, 404)
 """What a request may raise and is told in a line."""
-FONT = "font_files/TrainlabSansSC-Regular.otf"
 
 
 class Pages:
@@ -70,7 +73,7 @@ class Pages:
 
     def _words_of(self, request: Request) -> Words:
         given = request.query_params.get("lang") or request.cookies.get("trainlab-lang") or ""
-        return Words(given if given in LANGUAGES else self._folder.asked.lang)
+        return Words(given if given in LANGUAGES else self._folder.lang)
 
     def _framed(
         self, request: Request, kind: str, title: str, status: int = 200, **values: Any
@@ -82,15 +85,32 @@ class Pages:
             if one != words.lang
         ]
         about: dict[str, Any] = {"kind": kind, "title": title, "words": words, "others": others}
-        about |= {"folder": served.path, "is_read_only": served.asked.is_read_only}
+        about |= {"folder": served.path, "is_read_only": served.is_read_only}
         about |= {"token": self._token, "feed": "", "charts": charts_json({}), "run": None}
         text = templates().get_template("frame.html.j2").render(**about | values)
         response = HTMLResponse(text, status)
         response.set_cookie("trainlab-lang", words.lang, samesite="strict", httponly=True)
         return response
 
-    def _streamed(self, feed: Feed) -> Response:
-        return StreamingResponse(feed.stream(), media_type="text/event-stream")
+    def _feed(self, request: Request, *, again: bool = False) -> Feed:
+        """What a page with this address shows; KeyError where there is nothing. `again`: read anew."""
+        lang, served, place = self._words_of(request).lang, self._folder, request.path_params
+        match request.url.path.split("/")[1]:
+            case "run":
+                return served.run_feed(served.run(place["run"]), lang)
+            case "order":
+                return served.order_feed(place["number"], lang)
+            case "class":
+                return served.read_feed(("class", lang), again=again)
+            case "compare":
+                ids = dict.fromkeys(request.query_params.getlist("run"))
+                if not 2 <= len(ids) <= MOST_COMPARED:
+                    raise SpecError([Words(lang)("page_tick")])
+                return served.read_feed(("compare", lang, *ids), again=again)
+        return served.list_feed(lang)
+
+    async def events(self, request: Request) -> Response:
+        return StreamingResponse(self._feed(request).stream(), media_type="text/event-stream")
 
     async def home(self, request: Request) -> Response:
         words = self._words_of(request)
@@ -99,7 +119,7 @@ class Pages:
             raise RecordError(f"{self._folder.path}: no such folder")
         if [one.path for one in self._folder.runs.values()] == [self._folder.path]:
             return self._run_page(request, next(iter(self._folder.runs.values())))
-        parts = self._folder.list_feed(words.lang).parts
+        parts = self._feed(request).parts
         return self._framed(request, "list", words("page_runs"), feed="/events", parts=parts)
 
     async def newest(self, request: Request) -> Response:
@@ -115,19 +135,12 @@ class Pages:
         response.headers["Refresh"] = "1"
         return response
 
-    async def events(self, request: Request) -> Response:
-        return self._streamed(self._folder.list_feed(self._words_of(request).lang))
-
     def _run_page(self, request: Request, one: ListedRun) -> Response:
         self._folder.run_feed(one, self._words_of(request).lang)
         return self._framed(request, "run", one.name, feed=f"/run/{one.id}/events", run=one)
 
     async def run(self, request: Request) -> Response:
         return self._run_page(request, self._folder.run(request.path_params["run"]))
-
-    async def run_events(self, request: Request) -> Response:
-        one = self._folder.run(request.path_params["run"])
-        return self._streamed(self._folder.run_feed(one, self._words_of(request).lang))
 
     async def report(self, request: Request) -> Response:
         one = self._folder.run(request.path_params["run"])
@@ -145,63 +158,39 @@ class Pages:
         response.headers.update({} if is_over else {"Refresh": "5"})
         return response
 
-    def _compared(self, request: Request) -> tuple[object, ...]:
-        words = self._words_of(request)
-        ids = dict.fromkeys(request.query_params.getlist("run"))
-        if not 2 <= len(ids) <= MOST_COMPARED:
-            raise SpecError([words("page_compare_few", most=MOST_COMPARED)])
-        return ("compare", words.lang, *ids)
-
     async def compare(self, request: Request) -> Response:
-        self._folder.read_feed(self._compared(request), again=True)
+        self._feed(request, again=True)
         title = self._words_of(request)("page_compare")
         return self._framed(request, "compare", title, feed="/compare/events")
 
-    async def compare_events(self, request: Request) -> Response:
-        return self._streamed(self._folder.read_feed(self._compared(request)))
-
     async def hand_ins(self, request: Request) -> Response:
-        words = self._words_of(request)
-        self._folder.read_feed(("class", words.lang), again=True)
-        return self._framed(request, "class", words("page_class"), feed="/class/events")
-
-    async def hand_in_events(self, request: Request) -> Response:
-        key = "class", self._words_of(request).lang
-        return self._streamed(self._folder.read_feed(key))
+        self._feed(request, again=True)
+        title = self._words_of(request)("page_class")
+        return self._framed(request, "class", title, feed="/class/events")
 
     async def new(self, request: Request) -> Response:
         words = self._words_of(request)
-        if self._folder.asked.is_read_only:
+        if self._folder.is_read_only:
             raise SpecError([words("page_read_only")])
-        fields = list(orders.form_fields(Texts(words.lang)))
-        names = orders.workload_names()
-        return self._framed(request, "new", words("page_new"), fields=fields, workloads=names)
+        fields, names, texts = orders.settings(), orders.workload_names(), Texts(words.lang)
+        about: dict[str, Any] = {"fields": fields, "workloads": names, "texts": texts}
+        return self._framed(request, "new", words("page_new"), basic=CHANGED_MOST, **about)
 
     async def order(self, request: Request) -> Response:
-        number, words = request.path_params["number"], self._words_of(request)
-        self._folder.order_feed(number, words.lang)
-        feed = f"/order/{number}/events"
-        return self._framed(request, "order", words("page_starting"), feed=feed)
-
-    async def order_events(self, request: Request) -> Response:
-        number, lang = request.path_params["number"], self._words_of(request).lang
-        return self._streamed(self._folder.order_feed(number, lang))
+        self._feed(request)
+        title, feed = self._words_of(request)("page_starting"), f"{request.url.path}/events"
+        return self._framed(request, "order", title, feed=feed)
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name == "vega.js":
-            kept = {"Cache-Control": "max-age=86400"}
-            return Response(await self._folder.vega(), media_type="text/javascript", headers=kept)
-        if name == "font.otf":
-            kept = {"Cache-Control": "max-age=86400"}
-            content = (files("trainlab.report") / FONT).read_bytes()
-            return Response(content, media_type="font/otf", headers=kept)
-        room, kind = STATIC[name]
-        return Response((files(f"trainlab.{room}") / name).read_text("utf-8"), media_type=kind)
+        path, kind = STATIC[name]
+        content = (files("trainlab") / path).read_bytes() if path else await self._folder.vega()
+        headers = {"Cache-Control": "max-age=86400"} if name in KEPT else None
+        return Response(content, media_type=kind, headers=headers)
 
     async def _form_of(self, request: Request) -> dict[str, Any]:
         """What a page sends; SpecError where nothing may be changed."""
-        if self._folder.asked.is_read_only:
+        if self._folder.is_read_only:
             raise SpecError([self._words_of(request)("page_read_only")])
         form: Any = None
         with suppress(ValueError):
@@ -252,7 +241,7 @@ class Pages:
     @asynccontextmanager
     async def _living(self, _: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(self._folder.load)
-        works = self._folder.reader.work(), self._folder.read_all(), self._folder.vega()
+        works = self._folder.read_all(), self._folder.vega()
         tasks = [asyncio.ensure_future(one) for one in works]
         yield
         for task in tasks:
@@ -261,26 +250,23 @@ class Pages:
 
     def application(self) -> Starlette:
         """All of them, by their addresses."""
-        routes = [
-            Route("/", self.home),
-            Route("/newest", self.newest),
-            Route("/events", self.events),
-            Route("/run/{run}", self.run),
-            Route("/run/{run}/events", self.run_events),
-            Route("/run/{run}/report.html", self.report),
-            Route("/run/{run}/trial/{trial}", self.trial),
-            Route("/run/{run}/{action}", self.act, methods=["POST"]),
-            Route("/compare", self.compare),
-            Route("/compare/events", self.compare_events),
-            Route("/class", self.hand_ins),
-            Route("/class/events", self.hand_in_events),
-            Route("/new", self.new),
-            Route("/plan", self.plan, methods=["POST"]),
-            Route("/start", self.start, methods=["POST"]),
-            Route("/order/{number:int}", self.order),
-            Route("/order/{number:int}/events", self.order_events),
-            Route("/static/{name}", self.static),
-        ]
+        pages = {
+            "/": self.home,
+            "/newest": self.newest,
+            "/run/{run}": self.run,
+            "/run/{run}/report.html": self.report,
+            "/run/{run}/trial/{trial}": self.trial,
+            "/compare": self.compare,
+            "/class": self.hand_ins,
+            "/new": self.new,
+            "/order/{number:int}": self.order,
+            "/static/{name}": self.static,
+        }
+        streams = ("", "/run/{run}", "/compare", "/class", "/order/{number:int}")
+        pages |= {f"{place}/events": self.events for place in streams}
+        actions = {"/run/{run}/{action}": self.act, "/plan": self.plan, "/start": self.start}
+        routes = [Route(place, page) for place, page in pages.items()]
+        routes += [Route(place, action, methods=["POST"]) for place, action in actions.items()]
         handlers: dict[Any, Any] = dict.fromkeys(ANSWERED, self.failed)
         return Starlette(routes=routes, exception_handlers=handlers, lifespan=self._living)
 
@@ -306,63 +292,70 @@ def token_in(path: Path) -> str:
     return token
 
 
-def listening(asked: PageOptions) -> socket.socket:
+def listening(host: str, asked: int | None) -> socket.socket:
     """A socket that listens; SpecError where none is to be had."""
-    ports = [asked.port] if asked.port is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
-    family = socket.AF_INET6 if ":" in asked.host else socket.AF_INET
+    ports = [asked] if asked is not None else [*range(PORT, PORT + PORTS_TRIED), 0]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     reason = ""
     for port in ports:
-        own = socket.socket(family, socket.SOCK_STREAM)
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            own.bind((asked.host, port))
+            return socket.create_server((host, port), family=family, backlog=128)
         except OSError as error:
-            own.close()
-            reason = error.strerror or str(error)
-        else:
-            own.listen(128)
-            return own
-    option = "--host" if asked.port is None else "--port"
-    raise SpecError(
-        [f"{option}: cannot listen at {asked.host}:{ports[0]}: {reason}; choose another"]
-    )
+            reason = (error.strerror or str(error)).partition(" (while")[0]
+    option = "--host" if asked is None else "--port"
+    rule = f"cannot listen at {host}:{ports[0]}: {reason}; choose another"
+    raise SpecError([f"{option}: {rule}"])
 
 
-def serve(asked: PageOptions, warn: Callable[[str], None]) -> None:
-    """Serves until Ctrl-C, after a line with the address; `warn` is given a key of the words where others
-    can reach it."""
+def serve(
+    served: ServedFolder,
+    host: str,
+    asked: int | None,
+    place: str,
+    warn: Callable[[str], None],
+    *,
+    is_opened: bool,
+) -> None:
+    """Serves until Ctrl-C, after a line with the address of a place; `warn` is given a key of the words
+    where others can reach it."""
     # A module in the folder must not stand in for an installed one, for what reads or what is started.
     os.environ["PYTHONSAFEPATH"] = "1"
-    token_file = token_file_of(asked.folder)
-    own, token = listening(asked), token_in(token_file)
-    port = own.getsockname()[1]
-    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(asked.host, asked.host)  # noqa: S104
+    token_file = token_file_of(served.path)
+    own, token = listening(host, asked), token_in(token_file)
+    port, is_private = own.getsockname()[1], is_loopback(host)
+    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}{asked.place}?token={token}"
-    with suppress(KeyboardInterrupt):  # which may come before it listens
+    address = f"http://{shown}:{port}/{place}?token={token}"
+    config = uvicorn.Config(
+        Guard(Pages(served, token).application(), host, port, token),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_BODY_BYTES,
+        http="h11",
+        ws="none",
+    )
+    getLogger("uvicorn.error").addFilter(_is_fault)
+    server = _Server(config)
+    with server.capture_signals():  # from before the address is there to its end
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        if not is_loopback(asked.host):
+        if not is_private:
             warn("page_open_to_others")
-        if asked.is_opened:
+        if is_opened:
             threading.Thread(target=_open_browser, args=(address, token_file), daemon=True).start()
-        config = uvicorn.Config(
-            Guard(Pages(ServedFolder(asked), token).application(), host, port, token),
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            limit_concurrency=MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=MOST_BODY_BYTES,
-            http="h11",
-            ws="none",
-        )
-        # That pages are still open as it ends is no error.
-        ended = "timeout graceful shutdown exceeded"
-        getLogger("uvicorn.error").addFilter(lambda record: ended not in str(record.msg))
-        _Server(config).run(sockets=[own])
+        server.run(sockets=[own])
     # Whoever listens here next learns nothing from a page that is still open.
     token_file.unlink(missing_ok=True)
+
+
+def _is_fault(record: LogRecord) -> bool:
+    """That pages are still open as it ends, and what they stream is broken off, is none."""
+    _, error, _ = record.exc_info or (None, None, None)
+    is_broken_off = isinstance(error, asyncio.CancelledError)
+    return not is_broken_off and "graceful shutdown exceeded" not in str(record.msg)
 
 
 class _Server(uvicorn.Server):

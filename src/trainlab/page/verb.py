@@ -43,24 +43,20 @@ class PageVerb(Verb):
     def __call__(self) -> None:
         for package in ("starlette", "uvicorn", "jinja2", "vl_convert"):
             check_extra(package, "the page", "page")
-        from trainlab.page.folder import PageOptions
+        from trainlab.page.folder import ServedFolder
         from trainlab.page.server import serve
 
         if self.folder == RUNS:
             make_folder(RUNS)
         if not self.folder.is_dir():
-            raise RecordError(f"{self.folder}: no such folder; name a folder of runs, as runs")
-        asked = PageOptions(
-            self.folder,
-            host=self.host,
-            port=self.port,
-            is_read_only=self.read_only,
-            is_opened=self.open,
-            lang=self.words.lang,
-            runs=self.runs,
-            place="/newest" if self.newest else "/",
-        )
+            found = "is a file" if self.folder.exists() else "no such folder"
+            raise RecordError(f"{self.folder}: {found}; name a folder of runs, as runs")
         if self.newest:
             end_with_parent(signal.SIGTERM)  # opened beside a run, it ends with it
         console = Console(stderr=True)
-        serve(asked, lambda key: say(console, self.words(key)))
+        served = ServedFolder(
+            self.folder, lang=self.words.lang, runs=self.runs, is_read_only=self.read_only
+        )
+        place = "newest" if self.newest else ""
+        warn = lambda key: say(console, self.words(key))  # noqa: E731
+        serve(served, self.host, self.port, place, warn, is_opened=self.open)

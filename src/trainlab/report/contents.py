@@ -7,7 +7,7 @@ from trainlab import __version__
 from trainlab.analysis.answer import answer_section
 from trainlab.analysis.classes import class_section
 from trainlab.analysis.cold_start import cold_section
-from trainlab.analysis.cost import phase_section
+from trainlab.analysis.cost import cost_section
 from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Document, Figure, Section, with_live_links
 from trainlab.analysis.factors import comparison_section
@@ -31,21 +31,22 @@ MOST_HIDEABLE = 60
 SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     answer_section,
     trouble_section,
-    environment_section,
-    seen_section,
-    network_section,
     search_section,
     learn_section,
-    class_section,
+    probe_section,
     script_section,
+    cost_section,
+    network_section,
     operator_section,
-    phase_section,
+    environment_section,
+    # From here on folded.
     comparison_section,
+    class_section,
     scaling_section,
     parallel_section,
     limits_section,
-    probe_section,
     cold_section,
+    seen_section,
     method_section,
     note_section,
     repeat_section,

@@ -24,30 +24,28 @@ from trainlab.errors import RecordError
 from trainlab.record.files import reading
 from trainlab.record.run_folder import run_digests
 from trainlab.report.html import html_of
-from trainlab.report.lab_report import NAMED_BY, Origin, placed_notes
+from trainlab.report.lab_report import NAMED_BY, Origin
 from trainlab.report.markdown import escaped, markdown_of
 from trainlab.report.pdf import pdf_of
 from trainlab.report.writing import document_of
 from trainlab.words import LANGUAGES, Words
 
 ORIGIN_COMMENT = re.compile(rb"<!-- handed-in ([A-Za-z0-9+/=]+) -->")
-ORIGIN_SCRIPT = re.compile(r'<(script) id="handed-in"[^>]{0,99}>')
+ORIGIN_SCRIPT, CHARTS = (rf'<script() id="{name}"[^>]{{0,99}}>' for name in ("handed-in", "charts"))
 PDF_STREAM = re.compile(rb"(?<!end)stream\r?\n")
-CHARTS = re.compile(r'<(script) id="charts"[^>]{0,99}>')
 CHART = re.compile(r'(?:\{"config":.*?"charts":\{)?("chart-[^"]+")')
-OWN = re.compile(r'<(div) class="own">')
-UNSEEN = re.compile(r"<(script|style|title)\b")
-FIELD = re.compile(r"<t[dh]\b[^<>]*>")
-LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|caption|pre|div|a)\b[^<>]*>")
+OWN, UNSEEN = r'(<div class="own">[^<]{0,9}<p[^<]*</p>)', ("script", "style", "title")
+"""Whose text an author's is trainlab wrote."""
+FIELD = re.compile(r"<m?t[dh]\b[^<>]*>")
+LINE_END = re.compile(r"</?(?:p|tr|li|h[1-4]|figcaption|summary|caption|pre|div|a)\b[^<>]*>")
 NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 WORD = re.compile(
     r"[0-9a-f]{32,}|(?:(?<![\w.])[-+\u2212])?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?%?"
     r"|[\u4e00-\u9fff]|[^\W\d_\u4e00-\u9fff]+|\S"
 )
 """A digest, a number with its sign and unit, a Chinese character, a word, or a sign by itself."""
-LONGEST_ORIGIN, MOST_UNPACKED = 4 << 20, 256 << 20
-"""Bytes of a stream of a PDF that are unpacked, where what says how it was written is far smaller; of all
-streams together."""
+LONGEST_ORIGIN = 4 << 20
+"""Bytes of a stream of a PDF that are unpacked; what says how it was written is far smaller."""
 ENDS = {".html": b"</html>", ".md": b"-->", ".pdf": b"%%EOF"}
 """What stands in the last bytes of a report that is whole."""
 LAST_BYTES, FIRST_LINES, PDF_S = 4096, 12, 60.0
@@ -58,61 +56,42 @@ Lines = tuple[list[str], list[str]]
 
 def origin_in(content: bytes) -> Origin | None:
     """What the report says about how it was written; None where it says nothing."""
+    adapter = TypeAdapter(Origin)
     for candidate in _candidates(content):
         with suppress(ValueError):
-            return TypeAdapter(Origin).validate_json(candidate)
+            return adapter.validate_json(candidate)
     return None
 
 
 def _candidates(content: bytes) -> Iterator[str | bytes]:
     """In a script of HTML, a comment of Markdown, or a stream of a PDF."""
-    scripts = list[str]()
-    _without(ORIGIN_SCRIPT, content.decode("utf-8", "replace"), scripts)
-    yield from scripts
+    yield from _parted(ORIGIN_SCRIPT, "</script>", content.decode("utf-8", "replace"))[1]
     for text in ORIGIN_COMMENT.findall(content):
         with suppress(ValueError):  # cut off, or edited
             yield base64.b64decode(text)
-    left = MOST_UNPACKED
-    for found in PDF_STREAM.finditer(content):
-        if (end := content.find(b"endstream", found.end())) < 0 or not left:
-            return
-        stream = content[found.end() : end]
-        yield stream
+    for part in PDF_STREAM.split(content)[1:]:
+        stream, end, _ = part.partition(b"endstream")
+        yield stream if end else b""
         with suppress(zlib.error):  # compressed where the file was saved again
-            unpacked = zlib.decompressobj().decompress(stream, min(left, LONGEST_ORIGIN))
-            left -= len(unpacked)
-            yield unpacked
+            yield zlib.decompressobj().decompress(stream, LONGEST_ORIGIN)
 
 
-def _without(
-    opening: re.Pattern[str],
-    page: str,
-    inside: list[str],
-    keep: Callable[[str], str] = lambda _: "",
-) -> str:
-    """The page with what is kept of such elements in their place; what is in them is added to `inside`.
-    Whatever the page, each character is looked at once: an element that is not closed ends the search."""
-    kept, place = list[str](), 0
-    while found := opening.search(page, place):
-        closing = f"</{found[1]}>"
-        end = page.find(closing, found.end())
-        if end < 0:
-            break
-        inside.append(page[found.end() : end])
-        kept += [page[place : found.start()], keep(inside[-1])]
-        place = end + len(closing)
-    return "".join([*kept, page[place:]])
+def _parted(opening: str, closing: str, page: str) -> tuple[str, list[str]]:
+    """A page without what is in elements of a kind, and that; of an opening its group is kept."""
+    before, *others = re.split(opening, page)
+    parts = [one.partition(closing) for one in others[1::2]]
+    kept = (first + after for first, (*_, after) in zip(others[::2], parts, strict=True))
+    return "".join([before, *kept]), [inner for inner, end, _ in parts if end]
 
 
 def html_lines(content: bytes) -> Lines:
     """The visible lines of a page, a row of a table each on one, and its charts' data."""
-    page, specs, own = content.decode("utf-8", "replace"), list[str](), list[str]()
-    _without(CHARTS, page, specs)
-    charts = "\n".join(specs).replace('},"chart-', '},\n"chart-').splitlines()
-    # Whose text it is trainlab wrote.
-    shown = _without(OWN, page, own, lambda inner: inner.partition("</p>")[0] + "</p>")
-    told = [*_visible_lines(_without(UNSEEN, shown, [])), *charts]
-    return told, [*_visible_lines("\n".join(inner.partition("</p>")[2] for inner in own))]
+    page = content.decode("utf-8", "replace")
+    charts = "\n".join(_parted(CHARTS, "</script>", page)[1]).replace('},"chart-', '},\n"chart-')
+    page, own = _parted(OWN, "</div>", page)
+    for name in UNSEEN:
+        page = _parted(rf"<{name}()\b", f"</{name}>", page)[0]
+    return [*_visible_lines(page), *charts.splitlines()], [*_visible_lines("\n".join(own))]
 
 
 def _visible_lines(page: str) -> Iterator[str]:
@@ -198,8 +177,8 @@ class ReportFile:
     def own_lines(self) -> list[str]:
         """What its author wrote, as it stands there now; a PDF does not tell it apart: as it was given."""
         if self.suffix == ".pdf":
-            placed = placed_notes(self.origin.notes) if self.origin else {}
-            return [part.text for parts in placed.values() for part in parts]
+            placed = self.origin.own().placed if self.origin else {}
+            return [line for parts in placed.values() for part in parts for line in part.lines()]
         lines = self.lines[1] if self.lines else []
         return [text for line in lines if (text := line.lstrip("> ").strip())]
 
@@ -279,8 +258,7 @@ def check_report(path: Path, evidence: Evidence) -> Verdict:
     for lang in langs:
         document = document_of(evidence, lang, origin)
         expected, blocks = write(document), [*document.all_blocks()]
-        written = (block.parts for block in blocks if isinstance(block, OwnText))
-        own = " ".join(part.text for parts in written for part in parts)
+        own = " ".join(line for text in document.own_texts() for line in text.lines())
         differences: tuple[Difference, ...] | None = ()
         if expected != report.content:
             reported, wanted = report.lines, read(expected)
@@ -359,7 +337,7 @@ def differing_words(expected: str, reported: str) -> list[tuple[str, str]]:
 
 
 EDITS = (
-    *("edited_author", "edited_student_id", "edited_course"),
+    *(f"edited_{field}" for field in NAMED_BY),
     *("edited_number", "edited_words", "line_removed", "line_added"),
 )
 """What can be done to a report; the gravest first."""

@@ -9,12 +9,12 @@ from importlib.resources import files
 from typing import Any
 
 from trainlab.analysis.charts import PALETTE, VEGA_LITE, config
-from trainlab.analysis.document import Block, Document, Figure, chart_groups
+from trainlab.analysis.document import Block, Document, Figure, chart_groups, is_folded
 from trainlab.extras import import_extra
 from trainlab.report.pictures import embedded_font, labels_of, png_of_picture
 from trainlab.words import Words
 
-FONT = "'Trainlab Report', system-ui, sans-serif"
+FONT = "'Trainlab Latin', 'Trainlab Report', system-ui, sans-serif"
 """Named rather than inherited from the page: charts measure their texts before they draw them."""
 GRID = {"gridColor": "#8a93a0", "gridOpacity": 0.28}
 CONFIG = config(FONT, "transparent", "currentColor", "currentColor", GRID)
@@ -98,6 +98,7 @@ def _means(words: Words, label_of: Callable[[Any], str]) -> dict[str, Any]:
         "words": words,
         "label_of": label_of,
         "chart_groups": chart_groups,
+        "is_folded": is_folded,
         "kind_of": lambda block: type(block).__name__,
         "svg": lambda block: _markup(block.svg),
         "base64_png": lambda picture: base64.b64encode(png_of_picture(picture)).decode(),

@@ -1,27 +1,19 @@
 """A run's report as a lab report: its parts, who hands it in, and what she wrote."""
 
 import json
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from pathlib import Path
-from unicodedata import normalize
-
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from trainlab import __version__
 from trainlab.analysis import document
 from trainlab.analysis.answer import answer
-from trainlab.analysis.document import Document, Listing, OwnPart, OwnText, Paragraph, Section
+from trainlab.analysis.document import Document, Listing, OwnPicture, OwnText, Paragraph, Section
 from trainlab.analysis.evidence import grouped
 from trainlab.analysis.finding import RunData, factor_name
 from trainlab.analysis.tables import Field, name, table_of
-from trainlab.errors import SpecError
-from trainlab.record.files import reading
 from trainlab.record.run_folder import COMMAND, Digests, run_digests
-from trainlab.words import LANGUAGES, Words
+from trainlab.report.notes import PARTS, Notes, notes_of
+from trainlab.words import Words
 
 
 @dataclass(frozen=True)
@@ -30,9 +22,19 @@ class HandIn:
 
     author: str = ""
     student_id: str = ""
+    class_name: str = ""
     course: str = ""
+    teacher: str = ""
+    partner: str = ""
+    date: str = ""
     notes: str = ""
     """Markdown."""
+    pictures: Mapping[str, OwnPicture] = field(default_factory=dict)
+    """Those of the notes, by their addresses."""
+
+    def own(self) -> Notes:
+        """What the author wrote, as parts."""
+        return notes_of(self.notes, lambda address: self.pictures.get(address, "notes_missing"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,99 +46,6 @@ class Origin(HandIn):
     """The digest of the records it was written from."""
     trainlab: str
     """The version that wrote it."""
-
-
-def read_notes(path: Path) -> str:
-    """The text of a notes file; SpecError where it is not text."""
-    with reading(path):
-        content = path.read_bytes()
-    try:
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise SpecError([f"--notes: {path} is not UTF-8 text; save it as UTF-8"]) from None
-
-
-NUMBERING = re.compile(r"^[\s(第]*(?:\d+(?:\.\d+)*|[一二三四五六七八九十]+)[\s.、):节章部分]*")
-"""What may stand before a heading: `2.`, `(3)`, `四、`, `第五部分`."""
-
-
-PARTS: dict[str, tuple[str, ...]] = {
-    "purpose": (),
-    "environment": ("environment",),
-    "method": ("seen", "network", "method"),
-    "results": (),
-    "discussion": (),
-    "conclusion": (),
-    "appendix": ("repeat", "files"),
-}
-"""In the order of a lab report, with the sections of the run's report that stand in each, by their ids; the
-results have every section that no other part has."""
-
-
-def part_named(heading: str) -> str | None:
-    """The part that a heading of the author's notes names, in any language, numbered or not."""
-    plain = normalize("NFKC", heading).strip().rstrip(":").lower()
-    text = NUMBERING.sub("", plain).strip()
-    for part, words in product(PARTS, map(Words, LANGUAGES)):
-        names = words(f"lab_{part}_names").split(words("list_comma"))
-        if text in (words(f"lab_{part}").lower(), *names):
-            return part
-    return None
-
-
-def placed_notes(markdown: str) -> dict[str, list[OwnPart]]:
-    """What the author wrote, by the part it belongs to, without comments; what names no part is discussion.
-
-    A heading that names a part opens it, at any level. Any other heading stays in the open part if it is
-    deeper than the part's own, and else ends it."""
-    placed: dict[str, list[OwnPart]] = {}
-    part, part_level = "discussion", 0
-    for level, piece in _pieces(MarkdownIt("commonmark").enable("table").parse(markdown), markdown):
-        if piece.kind == "heading" and (named := part_named(piece.text)):
-            part, part_level = named, level
-            continue
-        if piece.kind == "heading" and level <= part_level:
-            part, part_level = "discussion", 0
-        if not (piece.text.startswith("<!--") and piece.text.endswith("-->")):
-            placed.setdefault(part, []).append(piece)
-    return placed
-
-
-def _pieces(tokens: Sequence[Token], markdown: str) -> Iterator[tuple[int, OwnPart]]:
-    """Level of heading (0 for anything else) and piece, in the order written."""
-    lines, list_depth, table_end = markdown.splitlines(), 0, -1
-    for number, token in enumerate(tokens):
-        list_depth += token.nesting if token.type.startswith("list_item") else 0
-        if token.map is not None and token.map[0] < table_end:
-            continue
-        if token.type == "table_open" and token.map is not None:
-            start, table_end = token.map
-            yield 0, OwnPart("code", "\n".join(lines[start:table_end]))
-        elif token.type in ("fence", "code_block", "html_block"):
-            yield 0, OwnPart("code", token.content.rstrip("\n"))
-        elif token.type == "inline" and (text := _plain(token)):
-            opening = tokens[number - 1]
-            if opening.type == "heading_open":
-                yield int(opening.tag[1:]), OwnPart("heading", text)
-            else:
-                yield 0, OwnPart("item" if list_depth else "paragraph", text)
-
-
-def _plain(token: Token) -> str:
-    """Inline Markdown as plain text: emphasis without its stars, a link followed by its address."""
-    text, address = "", ""
-    for child in token.children or []:
-        if child.type == "link_open":
-            address = str(child.attrGet("href") or "")
-        elif child.type == "link_close":
-            text += f" ({address})" if not text.endswith(address) else ""
-        elif child.type in ("softbreak", "hardbreak"):
-            text += "\n"
-        else:
-            text += child.content
-    # A line break within Chinese text is no space between words.
-    text = re.sub(r"(?<=[\u2e80-\uffff])\s*\n\s*(?=[\u2e80-\uffff])", "", text.strip())
-    return re.sub(r"\s*\n\s*", " ", text)
 
 
 def answer_sentences(data: RunData, words: Words) -> list[str]:
@@ -154,8 +63,16 @@ def drafted_notes(data: RunData, words: Words) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-NAMED_BY = {"author": "lab_author", "student_id": "lab_id", "course": "lab_course"}
-"""What the line that names the author holds, and the words before each."""
+NAMED_BY = {
+    "author": "lab_author",
+    "student_id": "lab_id",
+    "class_name": "lab_class",
+    "course": "lab_course",
+    "teacher": "lab_teacher",
+    "partner": "lab_partner",
+    "date": "lab_date",
+}
+"""What stands on the cover, and the words before each."""
 
 SHOWN_DIGESTS = 12
 """Rows of the table of digests before it is unfolded."""
@@ -166,9 +83,8 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     sections of a part."""
     words, digests = Words(report.lang), run_digests(data.evidence.folder)
     named = ((words(key), getattr(hand_in, field)) for field, key in NAMED_BY.items())
-    byline = [label + words("colon") + text for label, text in named if text]
     key = "lab_written_by" if hand_in.author else "lab_written_by_author"
-    label, placed = words(key, author=hand_in.author), placed_notes(hand_in.notes)
+    label, placed = words(key, author=hand_in.author), hand_in.own().placed
     part_of = {section: part for part, sections in PARTS.items() for section in sections}
     inner = grouped(report.sections, lambda section: part_of.get(section.id, "results"))
     parts = []
@@ -194,10 +110,15 @@ def lab_report_of(report: Document, data: RunData, hand_in: HandIn) -> Document:
     origin = {"lang": report.lang, "records": digests.all, "trainlab": __version__}
     return replace(
         report,
-        byline=" · ".join(byline),
+        byline=tuple((label, text) for label, text in named if text),
         sections=document.with_live_links(parts),
         made_by=words("lab_made_by", version=__version__) if placed else report.made_by,
-        origin=json.dumps(vars(hand_in) | origin, ensure_ascii=False, sort_keys=True),
+        origin=json.dumps(
+            vars(hand_in) | origin,
+            ensure_ascii=False,
+            sort_keys=True,
+            default=lambda picture: vars(replace(picture, content="")),
+        ),
     )
 
 

@@ -5,7 +5,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainlab.analysis import document as blocks
-from trainlab.analysis.document import Block, Document, Gallery, Listing, OwnText, Section, Table
+from trainlab.analysis.document import (
+    Block,
+    Document,
+    Gallery,
+    Listing,
+    OwnPart,
+    OwnText,
+    Section,
+    Table,
+    is_folded,
+)
 from trainlab.report.pictures import Labels, file_of, labels_of, picture_files, table_note
 from trainlab.words import LANGUAGES, Words
 
@@ -24,7 +34,8 @@ def markdown_of(document: Document) -> str:
     words = Words(document.lang)
     labels = labels_of(document, words)
     parts = [f"# {escaped(document.title)}"]
-    parts += [f"**{escaped(document.byline)}**"] if document.byline else []
+    byline = [f"{label}{words('colon')}{text}" for label, text in document.byline]
+    parts += [f"**{escaped(' · '.join(byline))}**"] if byline else []
     parts.append(escaped(document.subtitle))
     for notice in document.notices:
         parts += _block(notice, words, labels)
@@ -81,14 +92,28 @@ def _fenced(text: str, language: str = "") -> str:
 
 def _section(section: Section, level: int, words: Words, labels: Labels) -> Iterator[str]:
     yield f"{'#' * level} {escaped(section.title)}"
+    if section.is_folded:
+        yield f"<details><summary>{words('unfold')}</summary>"
     for block in section.blocks:
         yield from _block(block, words, labels)
     for inner in section.sections:
         yield from _section(inner, level + 1, words, labels)
+    if section.is_folded:
+        yield "</details>"
 
 
 def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
     """Its paragraphs. The caption of a table stands above it, that of a picture below it."""
+    if not is_folded(block):
+        yield from _open_block(block, words, labels)
+        return
+    label = "" if isinstance(block, Listing) else labels(block) + words("colon")
+    yield f"<details><summary>{label}{escaped(block.caption)}</summary>"  # type: ignore[union-attr]
+    yield from _open_block(block, words, labels)
+    yield "</details>"
+
+
+def _open_block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
     match block:
         case blocks.Paragraph(text):
             yield escaped(text)
@@ -96,19 +121,20 @@ def _block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
             yield f"> [!{ALERTS[tone]}]\n> {escaped(text)}"
         case blocks.Bullets(items):
             colon = words("colon")
-            yield "\n".join(f"- **{escaped(i.label)}**{colon}{escaped(i.text)}" for i in items)
+            marks = (f"**{i.label}**{colon}" if i.label else "" for i in items)
+            texts = zip(marks, items, strict=True)
+            yield "\n".join(f"- {mark}{escaped(one.text)}" for mark, one in texts)
         case blocks.Statements(items):
             yield "\n".join(map(_statement, items))
-        case Listing(caption, text, language, is_folded):
-            caption = escaped(caption)
-            yield f"<details><summary>{caption}</summary>" if is_folded else f"**{caption}**"
+        case Listing(caption, text, language):
+            yield from [] if block.is_folded else [f"**{escaped(caption)}**"]
             yield _fenced(text, language)
-            yield from ["</details>"] if is_folded else []
         case OwnText():
             yield _own_text(block)
         case Table():
             note = table_note(block, words)
-            yield from (_caption(block, words, labels), _table(block))
+            yield from [] if block.is_folded else [_caption(block, words, labels)]
+            yield _table(block)
             yield from [f"*{escaped(note)}*"] if note else []
         case Gallery(note=note):
             yield from (_gallery(block), _caption(block, words, labels))
@@ -133,12 +159,60 @@ def _caption(
 
 def _own_text(block: OwnText) -> str:
     """A quotation: what is not trainlab's is set apart on every line."""
-    pieces = [f"**{escaped(block.label)}**"]
-    for part in block.parts:
-        frame = {"heading": "**{}**", "item": "- {}"}.get(part.kind, "{}")
-        text = _fenced(part.text) if part.kind == "code" else escaped(part.text)
-        pieces.append(frame.format(text))
-    return "\n".join(f"> {line}".rstrip() for line in "\n\n".join(pieces).splitlines())
+    return _quoted("\n\n".join([f"**{escaped(block.label)}**", *map(_own, block.parts)]))
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
+
+
+FRAMES = {
+    "strong": "**{}**",
+    "emphasis": "*{}*",
+    "deleted": "~~{}~~",
+    "heading": "**{}**",
+    "rule": "---",
+    "break": "<br>",
+}
+
+
+def _own(part: OwnPart) -> str:
+    """One part of the author's text, and those in it."""
+    match part.kind:
+        case "listing" | "equation":
+            return _fenced(part.text, "math" if part.kind == "equation" else "")
+        case "code" | "formula":
+            is_math = part.kind == "formula" and "`" not in part.text
+            told = code(part.text).replace("\\|", "|")
+            return f"${told}$" if is_math else told
+        case "picture":
+            return f"![{escaped(part.text)}]({FOLDER}/{part.style})"
+        case "text":
+            # The blanks around it part it from what stands beside it.
+            front, back = re.fullmatch(r"(\s*).*?(\s*)", part.text, re.S).groups()  # type: ignore[union-attr]
+            return " " * bool(front) + escaped(part.text) + " " * bool(back)
+        case "quote" | "item":
+            inner = "\n\n".join(map(_own, part.parts))
+            return _quoted(inner) if part.kind == "quote" else inner
+        case "list":
+            return _own_list(part)
+        case "table":
+            # A bar in code or in a formula does not end a field, either.
+            rows = [
+                [re.sub(r"(?<!\\)\|", r"\\|", _own(field)) for field in row.parts]
+                for row in part.parts
+            ]
+            sides = {"right": "---:", "center": ":---:"}
+            return _lines(rows, [sides.get(field.style, "---") for field in part.parts[0].parts])
+    return FRAMES.get(part.kind, "{}").format("".join(map(_own, part.parts)))
+
+
+def _own_list(part: OwnPart) -> str:
+    items = []
+    for number, item in enumerate(part.parts, start=int(part.style or 0)):
+        sign = f"{number}. " if part.style else "- "
+        items.append(sign + _own(item).replace("\n", "\n" + " " * len(sign)))
+    return "\n".join(items)
 
 
 def _gallery(block: Gallery) -> str:

@@ -43,9 +43,32 @@
     });
     return spec;
   };
+  const waiting = new Set();
+  /* The picture as a file: on white, with the settings that are shown. */
+  const offer = (place) => {
+    const caption = place.parentElement.querySelector("figcaption");
+    if (caption.querySelector(".save")) return;
+    const box = caption.appendChild(document.createElement("span"));
+    box.className = "save";
+    ["svg", "png"].forEach((kind) => {
+      const button = box.appendChild(document.createElement("button"));
+      Object.assign(button, { type: "button", textContent: kind.toUpperCase(), title: `${place.id.slice(6)}.${kind}` });
+      button.addEventListener("click", () => {
+        const view = views.get(place.id);
+        const ground = view.background();
+        view.background("#ffffff").toImageURL(kind, 2).then((address) => {
+          view.background(ground);
+          Object.assign(document.createElement("a"), { href: address, download: button.title }).click();
+        });
+      });
+    });
+  };
   const draw = (id) => {
     const place = document.getElementById(id);
     if (!place) return null;
+    /* What is folded has no width yet: it is drawn once it is opened. */
+    waiting[place.closest("details:not([open])") ? "add" : "delete"](id);
+    if (waiting.has(id)) return null;
     place.style.minHeight = place.offsetHeight + "px";
     const options = { actions: false, renderer: "svg", ast: true, config: specs.config, tooltip: { theme: "custom" } };
     return window.trainlabEmbed(place, narrowed(structuredClone(specs.charts[id]), place.clientWidth), options).then((result) => {
@@ -54,14 +77,44 @@
       place.style.minHeight = "";
       /* The place tells what is drawn; its hundreds of marks would only be in a listener's way. */
       all("svg", place).forEach((svg) => svg.setAttribute("aria-hidden", "true"));
+      offer(place);
       if (hidden().length) return result.view.signal("hidden", hidden()).runAsync();
     });
   };
   /* Charts measure their texts, so the font must be there first; what draws them may still come. */
-  const font = document.fonts.load("12px 'Trainlab Report'", "\u56fe").catch(() => []);
+  const faces = ["12px 'Trainlab Latin'", "600 12px 'Trainlab Latin'", "12px 'Trainlab Report'"];
+  const font = Promise.all(faces.map((face) => document.fonts.load(face, "a\u56fe"))).catch(() => []);
   const engine = document.getElementById("vega");
   const ready = !engine || window.trainlabEmbed ? font
     : new Promise((done) => engine.addEventListener("load", done)).then(() => font);
+
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open) Array.from(waiting).forEach(draw);
+  }, true);
+
+  /* A link to something folded opens it. */
+  const reveal = () => {
+    const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!place) return;
+    const own = place.querySelector(":scope > details");
+    if (own) own.open = true;
+    for (let fold = place.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    if (place.classList.contains("extra")) place.closest(".tablebox").querySelector("button.unfold").click();
+    place.scrollIntoView();
+  };
+  window.addEventListener("hashchange", reveal);
+  document.addEventListener("click", (event) => { if (event.target.closest("a[href^='#']")) setTimeout(reveal); });
+
+  /* The contents mark the section that is read. */
+  const inView = new Set();
+  const watch = new IntersectionObserver((entries) => {
+    entries.forEach((entry) => inView[entry.isIntersecting ? "add" : "delete"](entry.target.id));
+    const now = all("section.part").find((section) => inView.has(section.id));
+    all("nav.contents a").forEach((link) => {
+      if (now && link.hash === "#" + now.id) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    });
+  }, { rootMargin: "-15% 0px -75% 0px" });
 
   /* Hide a cell everywhere. */
   const applyHidden = () => {
@@ -135,8 +188,9 @@
   /* A page that is served puts pieces in their places later. */
   const enliven = (area, ids) => {
     all("table.sortable", area).forEach(enlivenTable);
+    (area.matches && area.matches("section.part") ? [area] : all("section.part", area)).forEach((one) => watch.observe(one));
     return ready.then(() => Promise.all(ids.map(draw))).then(() => { root.dataset.charts = "drawn"; });
   };
   window.trainlab = { all, enliven, applyHidden, specs };
-  enliven(document, Object.keys(specs.charts));
+  enliven(document, Object.keys(specs.charts)).then(reveal);
 })();

@@ -17,7 +17,7 @@ from trainlab.words import Words
 
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
-MANY_COLUMNS = 6
+MANY_COLUMNS, NARROW_COLUMNS = 6, 4
 LISTING_PT = 8.2
 LISTING_WIDTH_PT = 484
 HALF_WIDTH = 370
@@ -33,15 +33,20 @@ def pdf_of(document: Document) -> bytes:
     typst = import_extra("typst", "a PDF report")
     words = Words(document.lang)
     labels = pictures.labels_of(document, words)
+    body = [one for one in map(_open, document.sections) if one is not None]
+    more = [one for one in map(_folded, document.sections) if one is not None]
     data = {
         **vars(document),
         "font": pictures.FAMILY,
         "mono": MONO,
+        "colon": words("colon"),
         "mark_width": 19 if words.language.is_cjk else 24,
         "evidence": words("evidence"),
         "page": words.template("page"),
         "notices": [_block(notice, words, labels) for notice in document.notices],
-        "sections": [_section(section, words, labels) for section in document.sections],
+        "sections": [_section(section, words, labels) for section in body],
+        "appendix_title": words("appendix"),
+        "appendix": [[_section(one, words, labels) for one in part] for part in _columns(more)],
     }
     template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
     with temporary_folder() as root:
@@ -72,6 +77,54 @@ def _widths(document: Document) -> dict[str, int]:
     return {chart.id: HALF_WIDTH for chart in charts if isinstance(chart, blocks.Figure)}
 
 
+def _open(section: Section) -> Section | None:
+    """Without what is folded; None where that is all of it."""
+    inner = tuple(one for one in map(_open, section.sections) if one is not None)
+    shown = tuple(block for block in section.blocks if not blocks.is_folded(block))
+    is_gone = section.is_folded or not (inner or shown)
+    return None if is_gone else replace(section, blocks=shown, sections=inner)
+
+
+def _folded(section: Section, is_in_folded: bool = False) -> Section | None:
+    """What is folded of it; None where nothing is. Not the listings of a table that is there already."""
+    is_whole = is_in_folded or section.is_folded
+    found = (_folded(one, is_whole) for one in section.sections)
+    inner = tuple(one for one in found if one is not None)
+    shown = tuple(
+        block
+        for block in section.blocks
+        if (is_whole or blocks.is_folded(block))
+        and not (isinstance(block, blocks.Listing) and block.is_folded)
+    )
+    more = replace(section, blocks=shown, sections=inner)
+    if not (inner or shown):
+        return None
+    return more if is_whole else replace(more, id=f"{section.id}-more")
+
+
+def _columns(sections: list[Section]) -> tuple[list[Section], list[Section], list[Section]]:
+    """Those that need the whole width of a page, then those of its two columns, about equally long."""
+
+    def is_narrow(block: blocks.Block) -> bool:
+        if isinstance(block, Table):
+            return len(block.columns) < NARROW_COLUMNS
+        return isinstance(block, blocks.Paragraph | blocks.Bullets | blocks.Listing)
+
+    def num_lines(section: Section) -> int:
+        return sum(
+            len(block.rows)
+            if isinstance(block, Table)
+            else len(getattr(block, "text", "").splitlines())
+            for block in section.all_blocks()
+        )
+
+    wide = [one for one in sections if not all(map(is_narrow, one.all_blocks()))]
+    columns: tuple[list[Section], list[Section]] = ([], [])
+    for one in sorted((one for one in sections if one not in wide), key=num_lines, reverse=True):
+        min(columns, key=lambda column: sum(map(num_lines, column))).append(one)
+    return wide, *columns
+
+
 def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[str, Any]:
     """Neighbouring charts are laid out together."""
     found: list[dict[str, Any]] = []
@@ -97,7 +150,7 @@ def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[s
             longest = max(map(len, text.splitlines()), default=0) if is_folded else 0
             values["size"] = min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
         case blocks.Figure():
-            values |= {"path": f"{block.id}.svg", "spec": None}
+            values |= {"path": f"{block.id}.svg", "spec": None, "anchor": block.anchor}
         case blocks.Drawing():
             width = float(re.search(r'width="([\d.]+)"', block.svg)[1])  # type: ignore[index]
             values |= {"path": f"{block.id}.svg", "svg": None, "percent": 100 * width / FULL_WIDTH}
@@ -123,6 +176,7 @@ def _table(block: Table, words: Words) -> dict[str, Any]:
             [replace(entry, text=_text(entry, block), value=None) for entry in row.entries]
             for row in block.shown
         ],
+        "places": [row.id for row in block.shown],
         "flexible": [max(widths, key=lambda number: widths[number])] if widths else [],
         "is_upright": block.has_upright_headings,
         "note": pictures.table_note(block, words),

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import as_file, files
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from PIL import Image
 
 from trainlab.analysis.charts import VEGA_LITE, config, fit_legends
-from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, OwnText, Table
+from trainlab.analysis.document import Block, Document, Drawing, Figure, Gallery, Table
 from trainlab.errors import MissingExtraError, SpecError
 from trainlab.extras import import_extra
 from trainlab.record.files import writing
@@ -45,6 +47,8 @@ def table_note(table: Table, words: Words) -> str:
 
 FAMILY = "Trainlab Sans SC"
 REGULAR = "TrainlabSansSC-Regular.otf"
+LATIN = {400: "SourceSans3-Regular.woff2", 600: "SourceSans3-SemiBold.woff2"}
+"""Of a page, by weight."""
 
 
 def font_folder() -> Path:
@@ -54,11 +58,15 @@ def font_folder() -> Path:
 
 
 def embedded_font(document: Document) -> str:
-    """A style with the characters this document uses in it; empty where it has no Chinese ones."""
+    """A style with the Latin face, and the Chinese characters that this document uses where it has any."""
+    latin = (
+        _face("Trainlab Latin", weight, (font_folder() / name).read_bytes())
+        for weight, name in LATIN.items()
+    )
     # The document's repr has every text in it, also those of charts; the page around it is of our words.
     shown = repr(document)
     if not any(ord(character) >= 0x2E80 for character in shown):
-        return ""
+        return "".join(latin)
     shown += "".join(text for texts in WORDS.values() for text in texts)
     subset = import_extra("fontTools.subset", "a Chinese HTML report")
     import_extra("brotli", "a Chinese HTML report")
@@ -70,16 +78,21 @@ def embedded_font(document: Document) -> str:
     font.recalcTimestamp = False
     content = io.BytesIO()
     subset.save_font(font, content, options)
-    data = f"data:font/woff2;base64,{base64.b64encode(content.getvalue()).decode()}"
-    face = f"font-family: 'Trainlab Report'; src: url({data}) format('woff2'); font-display: block;"
-    return f"\n@font-face {{ {face} }}\n"
+    return "".join((*latin, _face("Trainlab Report", 400, content.getvalue())))
+
+
+def _face(family: str, weight: int, content: bytes) -> str:
+    data = f"url(data:font/woff2;base64,{base64.b64encode(content).decode()}) format('woff2')"
+    look = f"font-family: '{family}'; font-weight: {weight}; src: {data}; font-display: block;"
+    return f"\n@font-face {{ {look} }}\n"
 
 
 def lacks_glyphs(document: Document) -> bool:
     """Whether an author's text has characters that the bundled font does not: a rare name, an emoji."""
     tools = import_extra("fontTools.ttLib", "a report")
     known = tools.TTFont(font_folder() / REGULAR).getBestCmap()
-    own = document.byline + repr([b for b in document.all_blocks() if isinstance(b, OwnText)])
+    lines = chain(*document.byline, *(text.lines() for text in document.own_texts()))
+    own = "".join(lines)
     return any(ord(character) >= 0x80 and ord(character) not in known for character in own)
 
 
@@ -102,6 +115,13 @@ def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
     return png
 
 
+def compressed(image: Image.Image, kind: Literal["png", "jpeg"]) -> bytes:
+    """The file of a picture in somebody's own text."""
+    content = io.BytesIO()
+    image.save(content, kind, quality=88)
+    return content.getvalue()
+
+
 WIDTH = 520
 CONFIG = config(FAMILY, "white", "#1c2430", "#566070", {"gridColor": "#dfe4ea"}) | {"padding": 8}
 
@@ -122,6 +142,14 @@ def picture_files(
     svgs |= {one.id: picture(one, widths.get(one.id, WIDTH)) for one in document.figures()}
     suffix, encoded = ("png", png_of) if in_pixels else ("svg", str.encode)
     files = {f"{name}.{suffix}": encoded(svg) for name, svg in svgs.items()}
+    # White where only its size is known: the lines around it stand where they stood.
+    own = (
+        inner for text in document.own_texts() for part in text.parts for inner in part.with_inner()
+    )
+    for part in own:
+        if (one := part.picture) is not None:
+            white = Image.new("L", (one.width, one.height), 255)
+            files[part.style] = base64.b64decode(one.content) or compressed(white, one.kind)
     for gallery in document.galleries():
         for number, item in enumerate(gallery.items):
             scale = max(1, small_side // max(item.picture.height, item.picture.width))

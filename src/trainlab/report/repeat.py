@@ -186,7 +186,7 @@ def repeat_section(data: RunData, words: Words) -> Section:
     if study.script is None:  # of a script its command is all that a study file could say
         blocks.append(Listing(words("repeat_file"), study_file(study), "toml"))
     blocks.append(Listing(words("repeat_versions"), pins))
-    return Section("repeat", words("repeat"), tuple(blocks))
+    return Section("repeat", words("repeat"), tuple(blocks), is_folded=True)
 
 
 def typed_command(command: str) -> str:
@@ -205,4 +205,5 @@ def files_section(data: RunData, words: Words) -> Section:
         tables.name(words("holds"), lambda file: words(f"file_{FILES[file]}")),
     ]
     table = replace(table_of(words("files_table"), fields, files), is_code=True)
-    return Section("files", words("files"), (Paragraph(words("files_intro")), table))
+    blocks = (Paragraph(words("files_intro")), table)
+    return Section("files", words("files"), blocks, is_folded=True)

@@ -69,7 +69,11 @@ class Submission:
     """An error line: why it could not be read, or what of its run is damaged."""
     author: str = ""
     student_id: str = ""
+    class_name: str = ""
     course: str = ""
+    teacher: str = ""
+    partner: str = ""
+    date: str = ""
     own: tuple[str, ...] = ()
     """What its author wrote, line by line."""
     own_numbers: tuple[str, ...] = ()
@@ -177,12 +181,16 @@ def read_class(folder: Path, runs: Path | None = None) -> ClassOverview:
     known = dict[str, Path]()
     for home in dict.fromkeys((folder, runs or folder)):
         if not home.is_dir():
-            raise RecordError(f"{home}: {'is a file' if home.exists() else 'no such folder'}")
+            found = "is a file" if home.exists() else "no such folder"
+            raise RecordError(f"{home}: {found}; name the folder of the hand-ins, or of runs")
         for study in chain(*(sorted(home.glob("*/" * depth + "study.json")) for depth in range(4))):
             with suppress(RecordError, OSError):  # where it is handed in, its own row says why
                 _check_readable(study.parent, home)
                 known.setdefault(run_digests(RunFolder(study.parent)).all, study.parent)
-    read = [_submission(path, folder, known) for path in _handed_in(folder)]
+    if not (read := [_submission(path, folder, known) for path in _handed_in(folder)]):
+        raise RecordError(
+            f"{folder}: holds no hand-ins; name the folder of the hand-ins, or of runs"
+        )
     # In a student's folder, a run without a report in it belongs to the report beside it.
     place = {one.file: (PurePath(one.file).parent, one.records) for one in read}
     beside = {place[one.file] for one in read if one.state != "whole" and "/" in one.file}
@@ -265,7 +273,7 @@ def _checked(one: Submission, run: RunFolder, reports: Sequence[ReportFile]) -> 
     if damaged := verify(run).damaged:
         return replace(one, state="damaged", reason=plain(damaged[0]))
     evidence = gather(run)
-    one = replace(one, **_results(evidence))
+    one = replace(one, **results_of(evidence))
     verdicts = [check_report(report.path, evidence) for report in reports]
     if any(verdict.differences is None for verdict in verdicts):
         raise RecordError("pdftotext is not installed")
@@ -285,7 +293,7 @@ def _checked(one: Submission, run: RunFolder, reports: Sequence[ReportFile]) -> 
     )
 
 
-def _results(evidence: Evidence) -> dict[str, Any]:
+def results_of(evidence: Evidence) -> dict[str, Any]:
     """Of the best setting, and of the first that was timed."""
     metric = next(iter(compared_metrics(evidence)), "")
     setting = best_first(evidence, metric)[0] if metric else ""
@@ -392,7 +400,11 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(who, lambda one: one.who),
         *(
             name(words(key), attrgetter(own), is_extra=True)
-            for key, own in (("lab_id", "student_id"), ("lab_course", "course"))
+            for key, own in (
+                ("lab_id", "student_id"),
+                ("lab_class", "class_name"),
+                ("lab_course", "course"),
+            )
             if any(map(attrgetter(own), submissions))
         ),
         name(file, lambda one: one.file),
@@ -442,12 +454,14 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     parts: dict[str, list[Block]] = {
         "class_table": [
             counts,
-            table_of(words("class_table"), fields, submissions, is_sortable=True),
+            table_of(words("class_table_of"), fields, submissions, is_sortable=True),
         ],
-        "class_changed": [table_of(words("class_changed"), edits, changes, words("class_edits"))],
+        "class_changed": [
+            table_of(words("class_changed_of"), edits, changes, words("class_edits"))
+        ],
         "class_same": [Paragraph(text) for text in _same_texts(overview, words)],
-        "class_results": [table_of(words("class_results"), results, overview.spreads, far)],
-        "class_own": [table_of(words("class_own"), texts, hers)],
+        "class_results": [table_of(words("class_results_of"), results, overview.spreads, far)],
+        "class_own": [table_of(words("class_own_of"), texts, hers)],
     }
     is_empty = {"class_changed": not changes, "class_results": not overview.spreads}
     is_empty |= {"class_own": not hers, "class_same": not parts["class_same"]}

@@ -17,8 +17,8 @@ NARROWEST = 80
 """Columns laid out even on a narrower terminal: it may wrap lines, but numbers must not be cut."""
 WIDE = 100
 """Columns of a terminal from which on every field of a table fits."""
-NAME_WIDTH = 24
-"""Letters of a long name that stay on one line."""
+NAME_WIDTH, SHORT_NAME = 24, 12
+"""Letters of a long name that stay on one line; the fewest, so that a verdict stands beside its numbers."""
 BETWEEN = 2
 """Blanks between two columns."""
 MARKS: dict[Mark, tuple[str, str]] = {
@@ -53,10 +53,9 @@ def print_blocks(console: Console, shown: Iterable[blocks.Block | None], words: 
 
 
 def _statement(item: Statement, width: int, style: str, words: Words) -> Iterator[Text]:
-    for line in wrapped(item.text, width - 1):
+    remark = f"{item.remark}{words('colon')}".rstrip() if item.command and item.remark else ""
+    for line in wrapped(words.sentences(item.text, remark), width - 1):
         yield Text(f" {line}", style)
-    if item.command and item.remark:
-        yield Text(f" {item.remark}{words('colon')}".rstrip(), "dim")
     if item.command:  # on a line of its own, to be copied whole
         yield Text(f"   {item.command}", "cyan")
 
@@ -71,18 +70,22 @@ def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
     first column again. Nothing is cut."""
     numbers = [n for n, c in enumerate(table.columns) if width >= WIDE or not c.is_extra]
     longest, narrowest = dict[int, int](), dict[int, int]()
-    for number in numbers:
-        column, texts = table.columns[number], [row.entries[number].text for row in table.shown]
-        longest[number] = widest = max(map(cell_len, texts), default=0)
-        # Below this width numbers would be broken, or words of the heading; texts may wrap.
-        heading = max(map(cell_len, column.heading.split()), default=0)
-        is_text = number == 0 or not column.is_number
-        least = min(widest, NAME_WIDTH) if is_text else widest
-        narrowest[number] = max(least, min(heading, NAME_WIDTH))
 
     def room(part: Sequence[int]) -> int:
         """Blanks left on a line if every column is as narrow as it can be."""
         return width - 1 - sum(narrowest[number] + BETWEEN for number in part)
+
+    for name_width in (NAME_WIDTH, SHORT_NAME if table.verdict_column else NAME_WIDTH):
+        for number in numbers:
+            column, texts = table.columns[number], [row.entries[number].text for row in table.shown]
+            longest[number] = widest = max(map(cell_len, texts), default=0)
+            # Below this width numbers would be broken, or words of the heading; texts may wrap.
+            heading = max(map(cell_len, column.heading.split()), default=0)
+            is_text = number == 0 or not column.is_number
+            least = min(widest, name_width) if is_text else widest
+            narrowest[number] = max(least, min(heading, NAME_WIDTH))
+        if room(numbers) >= 0:
+            break
 
     # The columns that fit beside each other, each part led by those that say what a row is about.
     lead = _leading(table, numbers)
@@ -91,7 +94,7 @@ def terminal_table(table: Table, width: int, words: Words) -> RenderableType:
         if len(parts[-1]) > len(lead) and room([*parts[-1], number]) < 0:
             parts.append(lead)
         parts[-1] = [*parts[-1], number]
-    shown: list[RenderableType] = [Text(table.caption, "italic")]
+    shown: list[RenderableType] = [Text(table.caption, "italic")] if table.caption else []
     for part in parts:
         widths, left = {}, max(0, room(part))
         for number in part:
@@ -117,7 +120,8 @@ def _leading(table: Table, numbers: Sequence[int]) -> list[int]:
 
 def _rich_table(table: Table, widths: Mapping[int, int]) -> RichTable:
     """These columns of it, each so wide."""
-    rich_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    has_edge = bool(table.caption)
+    rich_table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=has_edge)
     for number, width in widths.items():
         heading = table.columns[number].heading
         justify: JustifyMethod = "right" if table.columns[number].is_number else "left"

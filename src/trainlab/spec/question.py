@@ -15,6 +15,7 @@ from trainlab.spec.base import (
     checked,
     field_problems,
     name_hint,
+    nearest,
     other_names,
     setting_of,
 )
@@ -163,7 +164,10 @@ def _with_its_table(problem: str) -> str:
         return problem
     kinds = (("settings", TrainSpec), ("cost", CostSpec))
     tables = [f"[{table}]" for table, kind in kinds if name in kind.model_fields]
-    return f"{name}: is out of place; write it under {' or '.join(tables)}" if tables else problem
+    if tables:
+        return f"{name}: is out of place; write it under {' or '.join(tables)}"
+    meant = None if "did you mean" in rest else nearest(name, OF_WORKLOADS, other_names(TrainSpec))
+    return f"{name}: is out of place; write it as {meant} under [settings]" if meant else problem
 
 
 def asked_values(question: Question, setting: str) -> list[Any]:

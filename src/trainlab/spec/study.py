@@ -245,6 +245,8 @@ def without_part(name: str) -> str:
     return rest if rest and part in PARTS else name
 
 
+OF_SPREADS = ("epochs", "train_samples")
+"""Settings that stand beside a known noise, because it is that of no others."""
 TEXT_OR_TABLE = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 """For editors: a probe as text, or as a table."""
 
@@ -272,8 +274,8 @@ class StudyBase(Spec):
     """Metric to the difference that would not matter: within it, cells can be called equivalent. Of a cost,
     "train/sample_us" or "inference/sample_us", the share."""
     spreads: dict[str, dict[str, PositiveFloat]] = {}
-    """Standard deviation between seeds where it is known, by data (full, bundled) and metric: what can be
-    shown is then said before training."""
+    """Standard deviation between seeds where it is known, by data (full, bundled) and metric, beside the
+    epochs (and train_samples, if not all) that it is of: what can be shown is then said before training."""
     probes: tuple[Annotated[ProbeSpec, WithJsonSchema(TEXT_OR_TABLE)], ...] = ()
     """What to watch inside the network while it trains, as "relu:grad_input:sq_sum"."""
     tensorboard: bool = True
