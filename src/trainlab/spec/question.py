@@ -286,7 +286,9 @@ def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> S
         defaults=dict(facts.defaults),
         asked=own,
         # The base is trained before it is known whether its weights are wanted.
-        cost=question.cost and {**question.cost.model_dump(mode="json"), "weights": "untrained"},
+        cost=None
+        if question.cost is None
+        else question.cost.model_dump(mode="json") | {"weights": "untrained"},
     )
 
 
