@@ -107,7 +107,7 @@ def test_every_public_name_can_be_imported() -> None:
     classes = (
         "Dataset Instrument OfWholeSet Run RunFolder Split Study TrainSpec TrainlabError Trial"
     )
-    verbs = "gate log open_run profile run watch"
+    verbs = "gate log open_run profile run search watch"
     names = f"__version__ {classes} TrialsFailedWarning Workload {verbs}".split()
     assert trainlab.__all__ == names
     for name in trainlab.__all__:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainlab.lab import open_run as open_run
     from trainlab.lab import profile as profile
     from trainlab.lab import run as run
+    from trainlab.lab import search as search
     from trainlab.lab.inside import watch as watch
     from trainlab.plan import Trial as Trial
     from trainlab.record.run_folder import RunFolder as RunFolder
@@ -33,7 +34,7 @@ _HOMES = {
     for module, names in {
         "data.dataset": "Dataset Split",
         "errors": "TrainlabError TrialsFailedWarning",
-        "lab": "Run gate open_run profile run",
+        "lab": "Run gate open_run profile run search",
         "lab.inside": "watch",
         "plan": "Trial",
         "record.run_folder": "RunFolder",

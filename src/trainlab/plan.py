@@ -10,8 +10,9 @@ from typing import Literal
 from pydantic import NonNegativeInt
 
 from trainlab.spec import Cell, CostSpec, Spec, Study, TrainSpec
+from trainlab.spec.search import Bars, Levels
 from trainlab.spec.settings import TIMED_WHOLE, Scalar
-from trainlab.spec.study import BASE
+from trainlab.spec.study import BASE, cell_id
 
 Watch = Literal["steps", "operators", "layers"]
 WATCHES: tuple[Watch, ...] = ("layers", "operators")
@@ -25,8 +26,9 @@ class Trial(Spec):
 
     id: str
     """Names the trial's folder; unique within a run."""
-    kind: Literal["learn", "cost"] = "learn"
-    """*learn* answers how well it learns; *cost* what a step costs, alone in a fresh process."""
+    kind: Literal["learn", "try", "cost"] = "learn"
+    """*learn* answers how well it learns; *try* learns as well, of a search, and is compared with nothing;
+    *cost* what a step costs, alone in a fresh process."""
     workload: str
     cell: str = BASE
     """The cell's id; trials of one cell differ by seed or process only."""
@@ -40,6 +42,8 @@ class Trial(Spec):
     """The second of an A/A pair: the same cell measured twice, so that what differs is noise."""
     weights_of: str | None = None
     """The learn trial whose trained weights a cost trial starts from."""
+    bars: Bars | None = None
+    """What stops a trial of a search before its end."""
 
     @property
     def process(self) -> int:
@@ -117,6 +121,34 @@ def further_groups(study: Study, seeds: Sequence[int]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
+SEARCHED_SEED = 0
+"""Of all that a search tries: what is confirmed has other seeds."""
+
+
+def tried_groups(
+    study: Study, tried: Sequence[tuple[Levels, TrainSpec]], first: int, bars: Bars | None
+) -> tuple[Group, ...]:
+    """The trials of settings that a search tries, numbered from `first` on; each may run beside others."""
+    return tuple(
+        Group(
+            trials=(
+                Trial(
+                    id=f"try-{number:03}",
+                    kind="try",
+                    workload=study.workload,
+                    cell=cell_id(levels),
+                    levels=levels,
+                    seed=SEARCHED_SEED,
+                    settings=settings,
+                    bars=bars,
+                ),
+            ),
+            is_alone=False,
+        )
+        for number, (levels, settings) in enumerate(tried, first)
+    )
+
+
 def trials_of(groups: Iterable[Group]) -> tuple[Trial, ...]:
     return tuple(trial for group in groups for trial in group.trials)
 
@@ -187,8 +219,9 @@ def _cost_trials_of(
 
 
 def _learn_id(study: Study, cell: Cell, seed: int) -> str:
-    part = f"{_folder_name(cell.id)}-" if len(study.all_cells) > 1 else ""
-    return f"learn-{part}seed{seed}"
+    # A search has trained its base before there were other cells.
+    is_alone = len(study.all_cells) == 1 or (study.search is not None and cell.id == BASE)
+    return f"learn-{'' if is_alone else _folder_name(cell.id) + '-'}seed{seed}"
 
 
 def _folder_name(cell_id: str) -> str:

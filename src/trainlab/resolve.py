@@ -6,13 +6,15 @@ there, by the preflight.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from trainlab.errors import SpecError
 from trainlab.plan import count_trials
 from trainlab.spec import Cell, Question, Study, TrainSpec, checked
 from trainlab.spec.base import did_you_mean
 from trainlab.spec.facts import WorkloadFacts
-from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, seeds_of
+from trainlab.spec.question import EACH_DEVICE, layout_of, looks_of, search_of, seeds_of
+from trainlab.spec.search import SearchSpec
 from trainlab.spec.study import OF_SPREADS, StudyBase, objective_of, without_part
 
 MOST_TRIALS = 500
@@ -40,7 +42,11 @@ def resolve(
     grid = math.prod(counts) if question.design == "grid" else 1 + sum(counts)
     check_number(grid + len(question.cells), many=many, where=where)
     problems = [*_metric_problems(question, facts), *_repetition_problems(question)]
+    search = None
     try:
+        if question.search is not None:
+            search = search_of(question.search, question, facts)
+            question = question.model_copy(update=_searched(search, question))
         cells, same_as_base = layout_of(
             question, facts.defaults, facts.parameters, facts.model_defaults
         )
@@ -68,6 +74,7 @@ def resolve(
         "cells": varied,
         "same_as_base": same_as_base,
         "higher_is_better": dict(facts.higher_is_better),
+        "search": search,
     }
     try:
         values |= {"seeds": seeds_of(question), "looks": looks_of(question)}
@@ -78,9 +85,22 @@ def resolve(
         problems += _objective_problems(study, facts)
     if problems:
         raise SpecError(dict.fromkeys(problems), where)
-    if study.looks and not varied:
+    if study.looks and not varied and search is None:
         raise SpecError(["until_decided: there is nothing to compare; vary a setting"], where)
     return study
+
+
+CONFIRMED_SEEDS = 5
+"""With which a search confirms what it found, unless another number is asked for."""
+
+
+def _searched(search: SearchSpec, question: Question) -> dict[str, Any]:
+    """What of a question is otherwise where it is a search: a validation part, enough seeds to compare, and
+    costs only of what is confirmed."""
+    changed: dict[str, Any] = {"settings": search.asked, "cost": None}
+    if "seeds" not in question.model_fields_set:
+        changed["seeds"] = CONFIRMED_SEEDS
+    return changed
 
 
 def _on_equal_terms(cells: Sequence[Cell]) -> tuple[Cell, ...]:

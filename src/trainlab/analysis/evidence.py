@@ -133,7 +133,7 @@ def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
         "lines": tuple(files.probe_lines()),
         "rows": tuple(fired.rows) if fired else (),
     }
-    if trial.kind == "learn":
+    if trial.kind != "cost":
         if not trial.files:
             # No digest vouches for what is read later.
             _ = files.curve(), _read(files.network), _read(files.confusion)
@@ -173,6 +173,8 @@ class Evidence:
     trials: tuple[TrialRecord, ...]
     learned: Mapping[str, Mapping[int, TrialRecords]]
     """Learn trials that ended in any way, by cell and then by seed."""
+    tried: tuple[TrialRecords, ...] = field(default=(), kw_only=True)
+    """Trials of a search that have ended, in the order in which they were planned."""
     measured: tuple[Measurement, ...]
     """One per cell, mode and weights, the second of an A/A pair included."""
     probed: tuple[TrialRecords, ...] = ()
@@ -327,7 +329,7 @@ def gather(folder: RunFolder) -> Evidence:
 
     def read_one(trial_id: str) -> TrialRecords:
         one = read_trial(folder.trial(trial_id), of_script=study.script is not None)
-        if (cell := one.trial.cell) not in cell_order:
+        if (cell := one.trial.cell) not in cell_order and one.trial.kind != "try":
             lacking = f"study.cells: has no {cell}, of which {trial_id} is; {CHANGED}"
             raise RecordError(f"{folder.study_file}: {lacking}")
         return one
@@ -361,6 +363,9 @@ def gather(folder: RunFolder) -> Evidence:
         environments=machines,
         trials=tuple(one.trial for one in read),
         learned=learned,
+        tried=tuple(
+            one for one in read if one.trial.kind == "try" and one.trial.state not in UNFINISHED
+        ),
         measured=tuple(sorted(_measurements(read), key=position)),
         probed=tuple(one for one in read if one.lines or one.rows),
         begun={

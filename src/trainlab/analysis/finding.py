@@ -25,6 +25,7 @@ from trainlab.words.numbers import figure, metric_difference
 Section = Literal[
     "run",
     "script",
+    "search",
     "factors",
     "learning",
     "classes",

@@ -11,6 +11,7 @@ from trainlab.analysis.finding import CAUSES, Finding, Kind, RunData, num_seeds
 from trainlab.analysis.learning import learn_findings
 from trainlab.analysis.probes import probe_findings
 from trainlab.analysis.scripts import script_findings
+from trainlab.analysis.search import search_findings
 from trainlab.analysis.tables import Field, count, name, table_of, value
 from trainlab.record.trial_record import TrialRecord
 from trainlab.stats.verdict import FEWEST_SEEDS
@@ -117,6 +118,7 @@ def findings(evidence: Evidence) -> tuple[Finding, ...]:
     shown = [
         *unfinished_findings(evidence),
         *script_findings(evidence),
+        *search_findings(evidence),
         *learn_findings(evidence),
         *probe_findings(evidence.probed),
         *cost_findings(evidence),

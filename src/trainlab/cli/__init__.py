@@ -18,6 +18,7 @@ SUMMARY = "A lab bench for deep-learning training."
 GROUPS = {
     "Run": {
         "run": ("run_verbs", "Run a workload or a study and say what follows from it."),
+        "search": ("run_verbs", "Look for the best setting, and confirm what is found."),
         "watch": ("script_verbs", "Run a training script as it is, and say where its time goes."),
         "diagnose": ("script_verbs", "Say what limits a training script, and prove it."),
         "profile": ("run_verbs", "Measure what a step costs, in fresh processes."),

@@ -150,7 +150,8 @@ class Verb(Spec):
             if given.get(one.key) is None:
                 continue
             if one.owner:
-                values.setdefault(f"--{one.owner}", {})[one.field] = given[one.key]
+                owner = cls.model_fields[one.owner].alias or one.owner
+                values.setdefault(owner, {})[one.field] = given[one.key]
             else:
                 values[cls.model_fields[one.field].alias or one.field] = given[one.key]
         return checked(cls, values)

@@ -80,6 +80,8 @@ def question_of(
         levels[name] = tuple(map(scalar_of, parts))
     # An option overrides what a file says of the same setting, and what is only about what it said.
     dropped = {*varied, *(STEP_SCHEDULE_ONLY if "schedule" in settings else ())} - settings.keys()
+    if "search" in given and base.search is not None:
+        given["search"] = base.search.model_dump(exclude_unset=True) | given["search"]
     merged = {
         **base.model_dump(exclude_unset=True),
         "settings": {name: value for name, value in single.items() if name not in dropped},
@@ -93,6 +95,7 @@ def question_of(
         **{name: f"--vary {name}" for name in varied},
         **{f"{kind}{n}": option_of(TrainSpec, n) for n in settings for kind in ("", "vary.")},
         **{f"{kind}.{name}": f"--vary {name}" for name in varied for kind in ("vary", "model")},
+        **_places_of_search(given.get("search") or {}),
     }
     with Asked(base, where, places, {}).naming_options():
         question = checked_question(merged, where)
@@ -108,6 +111,13 @@ def question_of(
     before = {name: value for name, value in _written(base).items() if name in said}
     overridden = {n: v for n, v in before.items() if n not in now or not _same(now[n], v)}
     return Asked(question, where, places, overridden)
+
+
+def _places_of_search(asked: Mapping[str, Any]) -> dict[str, str]:
+    """Places in the search of a study to the options of `search`."""
+    options = {f"search.{name}": f"--{name.replace('_', '-')}" for name in asked}
+    spaces = {f"search.vary.{name}": f"--vary {name}" for name in asked.get("vary", ())}
+    return options | spaces | {"search.budget_s": "--budget"}
 
 
 def _cost(base: Question, profile: bool | None, given: Mapping[str, str]) -> dict[str, Any] | None:
@@ -141,6 +151,19 @@ def varied_of(options: Sequence[str], *, as_written: bool = False) -> dict[str, 
     if problems:
         raise SpecError(problems)
     return varied
+
+
+def spaces_of(options: Sequence[str]) -> dict[str, str]:
+    """What every --vary of a search says of its setting."""
+    found: dict[str, str] = {}
+    for text in options:
+        name, equals, space = (part.strip() for part in text.partition("="))
+        name = name.replace("-", "_")
+        if not equals or not name or name in found:
+            rule = "must be NAME=SPACE, each name once, as in lr=1e-5..1e-1 or optimizer=adam,sgd"
+            raise SpecError([f"--vary: got {text!r}, {rule}"])
+        found[name] = space
+    return found
 
 
 def _written(question: Question, *, exclude_unset: bool = False) -> dict[str, Any]:

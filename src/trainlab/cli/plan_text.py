@@ -17,6 +17,8 @@ from trainlab.record.run_folder import RUNS
 from trainlab.report.wrapping import wrapped
 from trainlab.spec import Study
 from trainlab.spec.question import FIRST_LOOK
+from trainlab.spec.search import SETTINGS, Dimension
+from trainlab.spec.study import short_name
 from trainlab.words import Words
 from trainlab.words.numbers import metric_difference
 
@@ -56,6 +58,17 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
         cells=words.listed(cells[:MOST_CELLS]),
         more=words("plan_more", number=len(cells) - MOST_CELLS) if len(cells) > MOST_CELLS else "",
     )
+    if (search := study.search) is not None:
+        spaces = (f"{short_name(o.name)} {o.text()}{_condition(o)}" for o in search.dimensions)
+        number = search.settings or (None if search.budget_s else SETTINGS)
+        yield words(
+            "plan_search",
+            number=words("plan_as_many") if number is None else str(number),
+            spaces=words("list_semicolon").join(spaces),
+            metric=words.metric(search.metric),
+            best=search.confirm,
+            seeds=num_seeds(len(study.seeds), words),
+        )
     if study.same_as_base:
         yield words("plan_same_as_base", cells=words.listed(study.same_as_base))
     trials, parts = trials_of(plan(study)), list[str]()
@@ -77,6 +90,10 @@ def _plan_lines(study: Study, words: Words, each_device: bool) -> Iterator[str]:
     yield words.sentences(line, words("plan_each_device")) if each_device else line
     if (expected := expected_s(study, RUNS, platform.node())) is not None:
         yield words("plan_time", time=duration_text(expected, words))
+
+
+def _condition(one: Dimension) -> str:
+    return "" if one.only_if is None else " if {}={}".format(*one.only_if)
 
 
 def _prospect_lines(study: Study, words: Words) -> Iterator[str]:

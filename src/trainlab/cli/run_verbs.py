@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from trainlab.cli.options import (
     word,
 )
 from trainlab.cli.output import output_for_programs, print_json, say
-from trainlab.cli.parsing import question_of
+from trainlab.cli.parsing import Asked, question_of, spaces_of
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of, passes_output_on
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
@@ -257,16 +257,24 @@ class RunVerb(Studying):
     `trainlab probes WORKLOAD`."""
     cost: Cost = {}
 
-    def answer(self) -> None:
-        asked = question_of(
+    def asked(self, vary: Sequence[str], **more: Any) -> Asked:
+        """The question that the options ask; `vary` are factors with their levels."""
+        return question_of(
             self.what,
             self.settings,
-            self.vary,
+            vary,
             seeds=requested_seeds(self.seed, self.seeds),
             probes=tuple(map(probe_of, self.probe)) or None,
             **self.model_dump(include=OF_QUESTION),
+            **more,
         )
-        placed, question, where = self.placed(), asked.question, asked.where
+
+    def answer(self) -> None:
+        self.answered(self.asked(self.vary), self.placed())
+
+    def answered(self, asked: Asked, placed: dict[str, Any]) -> None:
+        """Runs the question, or shows its plan."""
+        question, where = asked.question, asked.where
         if self.max_seeds is not None and not question.until_decided:
             raise SpecError(["--max-seeds: is for --until-decided; for a fixed number use --seeds"])
         with output_for_programs(self.as_json or self.quiet), asked.naming_options():
@@ -286,6 +294,45 @@ class RunVerb(Studying):
             self.show_plan(study, each_device=asks_each_device(question))
         else:
             self.show(outcome)
+
+
+class SearchVerb(RunVerb):
+    """The best setting, looked for, then confirmed with seeds that chose nothing.
+
+    trainlab search fashion-mlp --vary lr=1e-5..1e-1 --vary optimizer=adam,sgd --vary hidden=32..512
+    trainlab search my_model.py:workload --vary lr=1e-4..1e-1 --vary 'momentum=0.5..0.99 if optimizer=sgd'
+    """
+
+    vary: list[str] = option("NAME=SPACE", "settings", [])
+    """What is searched: a range, as lr=1e-5..1e-1 (by its logarithm from a factor of 100 on; add log or
+    linear to choose), or choices, as optimizer=adam,sgd; `if NAME=VALUE` behind it says when; again for
+    more."""
+    settings: Settings = Field({}, alias="--of-workload")
+    tries: Count | None = option(
+        "COUNT", "settings", names="--settings", shown="60, or by --budget"
+    )
+    """How many settings are tried."""
+    sampler: Literal["tpe", "random", "grid"] | None = option("tpe|random|grid", "settings")
+    """What is tried next: by Optuna's TPE, at random, or all combinations of choices."""
+    stop_early: bool | None = option("", "settings")
+    """Stop a setting that is worse after an epoch than half of those before it were."""
+    confirm: Count | None = option("COUNT", "settings")
+    """So many of the best are trained again, with seeds that chose nothing."""
+    draw: Annotated[int | None, Field(ge=0)] = option("NUMBER", "settings")
+    """Another number tries other settings."""
+    time_to: float | None = option("VALUE", "settings")
+    """Look for the setting that is soonest this good, as 0.97; --profile measures what its steps cost."""
+
+    def answer(self) -> None:
+        given: dict[str, Any] = {"settings": self.tries, "budget_s": self.budget}
+        given |= self.model_dump(include={"sampler", "stop_early", "confirm", "draw", "time_to"})
+        search = {name: value for name, value in given.items() if value is not None}
+        if self.vary:
+            search["vary"] = spaces_of(self.vary)
+        asked = self.asked((), search=search or None)
+        if asked.question.search is None:
+            raise SpecError(["--vary: got none, must say what is searched, as lr=1e-5..1e-1"])
+        self.answered(asked, {**self.placed(), "budget_s": None})
 
 
 def requested_seeds(seed: str | None, seeds: int | None) -> int | tuple[int, ...] | None:

@@ -10,16 +10,25 @@ from rich.console import Console
 
 from trainlab.cli.options import Cost, Count, Seconds, option, word
 from trainlab.cli.output import output_for_programs, say
-from trainlab.cli.parsing import varied_of
+from trainlab.cli.parsing import spaces_of, varied_of
 from trainlab.cli.run_verbs import Quietable, Studying
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import passes_output_on
 from trainlab.lab.driving import drive
-from trainlab.lab.script_study import BUDGET_S, STEPS, diagnose, found_script, script_study
+from trainlab.lab.script_study import (
+    BUDGET_S,
+    STEPS,
+    diagnose,
+    found_script,
+    script_study,
+    searched,
+)
+from trainlab.resolve import CONFIRMED_SEEDS
 from trainlab.spec import CostSpec, checked
 from trainlab.spec.base import field_problems
 from trainlab.spec.probe import probe_of
 from trainlab.spec.script import DiagnosisSpec, ScriptSpec, options_in
+from trainlab.spec.search import SearchAsked
 
 AS_PATTERN = "NAME=PATTERN, as 'accuracy=Accuracy: ([0-9.]+)'"
 DEFAULTS = DiagnosisSpec()
@@ -62,6 +71,13 @@ class WatchVerb(OfScript, Studying):
     env.NAME=…; again for more."""
     seeds: Count | None = option("COUNT", "what")
     """How many seeds: 1 to COUNT; not given: each setting runs once, without one of ours."""
+    search: list[str] = option("NAME=SPACE", "what", [])
+    """Look for the best value of an argument, as lr=1e-5..1e-1 or optimizer=adam,sgd (see `trainlab
+    search`); again for more. Needs --objective; scored by what the script itself reports."""
+    tries: Count | None = option("COUNT", "what+", names="--settings", shown="60")
+    """With --search: how many settings are tried."""
+    confirm: Count | None = option("COUNT", "what+", shown="3")
+    """With --search: so many of the best run again, with seeds that chose nothing."""
     metric: list[str] = option("NAME=PATTERN", "what", [])
     r"""A metric in a line that the script prints: a regular expression with one group, as
     'accuracy=Accuracy: .*\((\d+)%\)'; again for more."""
@@ -96,12 +112,13 @@ class WatchVerb(OfScript, Studying):
             raise SpecError([f"--{first}: is about measuring cost; add --profile"])
         if self.seed_argument and self.seeds is None:
             raise SpecError(["--seed-argument: is about seeds; add --seeds"])
+        seeds = CONFIRMED_SEEDS if self.search and self.seeds is None else self.seeds
         study = script_study(
             self.script,
             self.arguments,
             vary=varied_of(self.vary, as_written=True),
             design=self.design or "grid",
-            seeds=None if self.seeds is None else tuple(range(1, self.seeds + 1)),
+            seeds=None if seeds is None else tuple(range(1, seeds + 1)),
             metrics=_metrics(self.metric, "--metric", AS_PATTERN),
             metric_files=_metrics(self.metric_file, "--metric-file", AS_COLUMN),
             max_steps=self.steps,
@@ -111,6 +128,11 @@ class WatchVerb(OfScript, Studying):
             many=self.yes,
             **self.model_dump(include=OF_STUDY),
         )
+        if self.search:
+            given = {"settings": self.tries, "budget_s": self.budget, "confirm": self.confirm}
+            given = {name: value for name, value in given.items() if value is not None}
+            asked = checked(SearchAsked, {**given, "vary": spaces_of(self.search)}, "--search")
+            study = searched(study, asked, found_script(self.script, self.arguments)[2])
         self.tell_shared_options()
         if self.dry_run:
             self.show_plan(study, each_device=False)

@@ -121,7 +121,7 @@ def run_scripts(
     for attempt in attempts:
         attempt.begin()
         with attempt:
-            if attempt.trial.kind == "learn":
+            if attempt.trial.kind != "cost":
                 _run_learn(attempt, study, script, threads, events, begun, seen)
             else:
                 process = ScriptProcess(script, attempt.trial, attempt.folder, "operators")

@@ -124,7 +124,7 @@ def run_group(
     tried in vain are then left pending, each for a fresh one."""
     study, events = run.study().to_study(str(run.study_file)), EventWriter(run)
     attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
-    learning = [attempt for attempt in attempts if attempt.trial.kind == "learn"]
+    learning = [attempt for attempt in attempts if attempt.trial.kind != "cost"]
     try:
         with process_state.torch_restored() as restore:
             if study.script is not None:
@@ -366,6 +366,8 @@ def _set_up(attempt: Attempt, load: Loader, engine: str) -> Setup:
 
 def _instruments(study: Study, trial: Trial) -> list[Instrument]:
     chosen: list[Instrument] = [CurveWriter()]
+    if trial.kind == "try":
+        return chosen
     is_first = (trial.cell, trial.seed) == (study.all_cells[0].id, study.seeds[0])
     board = TensorBoard(shows_samples=is_first)
     if study.probes:

@@ -16,9 +16,11 @@ from trainlab.lab.opened import gate as gate
 from trainlab.lab.opened import open_run as open_run
 from trainlab.lab.run_progress import Activity as Activity
 from trainlab.lab.run_progress import Watcher as Watcher
+from trainlab.resolve import CONFIRMED_SEEDS
 from trainlab.spec import CostSpec, Question, checked
 from trainlab.spec.facts import AS_OBJECT
 from trainlab.spec.question import checked_question
+from trainlab.spec.search import SearchAsked
 from trainlab.spec.study import cost_margins
 from trainlab.workloads.reference import with_name
 
@@ -57,6 +59,31 @@ def run(
     asked = _asked(workload, vary, seeds, design, profile, options)
     limits: dict[str, Any] = {"budget_s": budget_s, "trial_timeout_s": trial_timeout_s}
     return _answered(asked, out, many=many, on=on, jobs=jobs, instruments=instruments, **limits)
+
+
+def search(
+    workload: "str | Workload",
+    *,
+    vary: Mapping[str, str | Sequence[Any]],
+    settings: int | None = None,
+    budget_s: float | None = None,
+    sampler: str = "tpe",
+    stop_early: bool = True,
+    confirm: int = 3,
+    **options: Any,
+) -> Run:
+    """Looks for the best setting of a workload, confirms it with seeds that chose nothing, and returns the
+    run.
+
+    `vary` maps what is searched to ranges, as `"1e-5..1e-1"`, or choices; `settings` are tried (60, or as
+    many as `budget_s` allows), those that are clearly worse are stopped early unless `stop_early` is
+    false, and the best `confirm` are trained again with every one of `seeds`. All else is as for
+    `trainlab.run`. For example `trainlab.search("fashion-mlp", vary={"lr": "1e-5..1e-1"}, settings=20)`.
+    """
+    asked = {"vary": dict(vary), "settings": settings, "budget_s": budget_s, "sampler": sampler}
+    asked |= {"stop_early": stop_early, "confirm": confirm}
+    options = {"seeds": CONFIRMED_SEEDS, **options}
+    return run(workload, search=checked(SearchAsked, asked, "search"), **options)
 
 
 def profile(

@@ -21,6 +21,7 @@ from trainlab.execute.jobs import (
 from trainlab.execute.lease import leased
 from trainlab.execute.script_trials import ScriptExecutor
 from trainlab.execute.signals import EndAtOnce, interrupted_after, signals_interrupt
+from trainlab.extras import check_extra
 from trainlab.lab.opened import Run
 from trainlab.lab.run_progress import Watcher
 from trainlab.machine.host import check_capacity
@@ -121,6 +122,7 @@ def drive(
         check_jobs(jobs, on, study, has_objects=any(has_objects.values()))
         os.chdir(folder)  # the user's code may have left it; paths are meant as they were given
         watcher.planned(study)
+        next_stage = next_stage or _stage_of(study, watcher)
         kept: dict[str, Any] = {"on": on, "jobs": jobs, "trial_timeout_s": trial_timeout_s}
         started = planned_run.start_run(study, out, overridden=dict(overridden or {}), **kept)
         run = Run(started.path.absolute())  # trials may leave the folder, too
@@ -146,6 +148,7 @@ def go_on(
     watcher = watcher or Watcher()
     record = run.study()
     study = record.to_study(str(run.study_file))
+    next_stage = next_stage or _stage_of(study, watcher)
     planned_run.check_resumable(run, record, allow_changed=allow_changed, is_trusted=is_trusted)
     if is_trusted:
         planned_run.trust(run)
@@ -169,6 +172,15 @@ def go_on(
                 outcome.was_cut |= _run_stages(run, executor, groups, next_stage, budget_s, watcher)
         _write_tables(run, watcher)
     return Outcome(run, outcome.was_cut)
+
+
+def _stage_of(study: Study, watcher: Watcher) -> NextStage | None:
+    """What a study says itself comes after its first trials."""
+    if study.search is None:
+        return None
+    from trainlab.lab.searching import SearchStage
+
+    return SearchStage(study, watcher).groups
 
 
 @contextmanager
@@ -320,6 +332,8 @@ def check_without_torch(
         check_unused(out)
     if isinstance(asked, Study):
         return
+    if asked.search is not None and asked.search.sampler != "grid":
+        check_extra("optuna", "a search", "search")
     if asked.workload in BUILTIN:
         entry = BUILTIN[asked.workload]
         study = resolve(asked, entry, where, many=many)

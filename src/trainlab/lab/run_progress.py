@@ -254,8 +254,12 @@ class RunProgress:
         nothing is known about some of it."""
         running = [self._running_left_s(group) for group in self.running.values()]
         shared, alone = (
-            [self._expected_s(trial) for trial in self._waiting.values() if trial.kind == kind]
-            for kind in ("learn", "cost")
+            [
+                self._expected_s(one)
+                for one in self._waiting.values()
+                if (one.kind == "cost") == is_alone
+            ]
+            for is_alone in (False, True)
         )
         together_s, alone_s = sum([*running, *shared]), sum(alone)
         if math.isnan(together_s + alone_s):
@@ -308,6 +312,8 @@ def _similarity_keys(trial: TrialRecord) -> tuple[tuple[object, ...], ...]:
 
 def trial_label(trial: TrialRecord, words: Words, *, is_study: bool) -> str:
     """A trial of a study goes by its cell's name, one without a study by the workload's."""
+    if trial.kind == "try":
+        return trial.cell
     if trial.kind == "learn":
         seed = f" {words('seed')} {trial.seed}" if is_study or trial.seed != 1 else ""
         return f"{trial.cell if is_study else trial.workload}{seed}"
@@ -323,7 +329,7 @@ def group_label(trials: Sequence[TrialRecord], words: Words, *, is_study: bool) 
     if others and all(trial.watch == "steps" for trial in trials):
         mode = words.mode(first.mode or "")
         return words("timing_in_turns", mode=mode, number=len(trials))
-    if others and first.kind == "learn":
+    if others and first.kind != "cost":
         return words("trained_together", number=len(trials))
     name = trial_label(first, words, is_study=is_study)
     return words.listed([name, *(words(f"watch_{one.watch or 'steps'}") for one in others)])

@@ -3,7 +3,7 @@
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,16 @@ from trainlab.spec.script import (
     misspelt_option,
     option_of,
 )
+from trainlab.spec.search import Dimension, SearchAsked, SearchSpec, dimension_of, ordered
 from trainlab.spec.settings import Scalar
-from trainlab.spec.study import BASE, cell_id, combinations, cost_margins, with_levels
+from trainlab.spec.study import (
+    BASE,
+    cell_id,
+    combinations,
+    cost_margins,
+    objective_of,
+    with_levels,
+)
 from trainlab.watching.script_process import module_file, source_of
 
 NO_SEED = "none"
@@ -146,15 +154,19 @@ def _check_cost(cost: CostSpec, processes: int) -> Iterator[str]:
         yield f"--weights: got {cost.weights}, but a script makes its own weights; leave it out"
 
 
+def _misspelt(names: Iterable[str], source: str, option: str) -> Iterator[str]:
+    """Of the script's own options, as its text shows them."""
+    for name in names:
+        if (near := misspelt_option(name, source)) is not None:
+            rule = f"the script has no option {option_of(name)}; did you mean {near}?"
+            yield f"{option} {name}: {rule}"
+
+
 def _cells(
     vary: Mapping[str, Sequence[Scalar]], source: str, design: str, threads: int | None
 ) -> tuple[Cell, ...]:
     """SpecError for an option, too, that the script's text shows spelt otherwise: all trials would fail."""
-    problems = [
-        f"--vary {name}: the script has no option {option_of(name)}; did you mean {near}?"
-        for name in vary
-        if (near := misspelt_option(name, source)) is not None
-    ]
+    problems = [*_misspelt(vary, source, "--vary")]
     settings = {} if threads is None else {"threads": threads}
     if problems := [*problems, *level_problems(vary), *field_problems(TrainSpec, settings)]:
         raise SpecError(problems)
@@ -167,6 +179,39 @@ def _cells(
         )
         for levels in combinations(named, design)
     )
+
+
+def searched(study: Study, asked: SearchAsked, source: str) -> Study:
+    """The same script, whose arguments are looked for in place of compared. SpecError with all problems."""
+    if study.objective is None or study.is_better_lower(objective_of(study.objective)[0]) is None:
+        raise SpecError(
+            ["--objective: a search needs the metric that it goes by, as accuracy or loss:min"]
+        )
+    spaces = {f"script.{name}": space for name, space in asked.vary.items()}
+    dimensions, problems = list[Dimension](), list(_misspelt(asked.vary, source, "--search"))
+    for name, space in spaces.items():
+        try:
+            found = dimension_of(name, space)
+        except SpecError as error:
+            problems += [f"--search {problem}" for problem in error.problems]
+            continue
+        if found.only_if is not None:
+            found = found.model_copy(
+                update={"only_if": (f"script.{found.only_if[0]}", found.only_if[1])}
+            )
+        dimensions.append(found)
+    if problems:
+        raise SpecError(problems)
+    named = objective_of(study.objective)[0]
+    search = SearchSpec(
+        **asked.model_dump(),
+        dimensions=ordered(dimensions),
+        metric=named,
+        is_lower_better=bool(study.is_better_lower(named)),
+        defaults={},
+        asked=study.settings.model_dump(mode="json", exclude_unset=True),
+    )
+    return study.model_copy(update={"search": search})
 
 
 # What limits a script: it is watched, then changed from outside, one thing at a time, to see.

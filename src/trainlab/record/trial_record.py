@@ -88,7 +88,7 @@ class TrialRecord(FileRecord):
     """The trial as asked (see `plan.Trial`), as resolved, and what became of it."""
 
     id: TrialId
-    kind: Literal["learn", "cost"]
+    kind: Literal["learn", "try", "cost"]
     workload: str
     cell: str = "base"
     levels: dict[str, Scalar | None] = {}
@@ -99,6 +99,7 @@ class TrialRecord(FileRecord):
     watch: Literal["steps", "operators", "layers"] | None = None
     again: bool = False
     weights_of: TrialId | None = None
+    bars: dict[str, Any] | None = None
     state: State = "pending"
     attempt: NonNegativeInt = 0
     """How many times it was started; files of earlier attempts are in `attempts/`."""

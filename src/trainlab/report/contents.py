@@ -21,6 +21,7 @@ from trainlab.analysis.probes import probe_section
 from trainlab.analysis.roofline import limits_section
 from trainlab.analysis.scaling import parallel_section, scaling_section
 from trainlab.analysis.scripts import command_text, script_section, seen_section
+from trainlab.analysis.search import search_section
 from trainlab.report.repeat import files_section, repeat_section
 from trainlab.words import Words
 
@@ -30,6 +31,7 @@ MOST_HIDEABLE = 60
 SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     answer_section,
     trouble_section,
+    search_section,
     learn_section,
     probe_section,
     script_section,

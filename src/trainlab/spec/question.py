@@ -19,6 +19,15 @@ from trainlab.spec.base import (
     other_names,
     setting_of,
 )
+from trainlab.spec.facts import WorkloadFacts
+from trainlab.spec.search import (
+    Dimension,
+    SearchAsked,
+    SearchSpec,
+    corners,
+    dimension_of,
+    ordered,
+)
 from trainlab.spec.settings import (
     OF_WORKLOADS,
     Scalar,
@@ -36,8 +45,11 @@ from trainlab.spec.study import (
     cell_id,
     combinations,
     level_text,
+    lower_is_better,
+    objective_of,
     short_name,
     with_levels,
+    without_part,
 )
 
 # Settings that contradict each other: what was asked for and would have no effect, or not the one meant.
@@ -113,6 +125,8 @@ class Question(StudyBase):
     """Factors and their levels; a name that is no setting is a parameter of the model."""
     cells: tuple[dict[str, Scalar], ...] = ()
     """Further cells, each with its own levels."""
+    search: SearchAsked | None = None
+    """Look for the best setting in place of comparing those of `vary`."""
 
 
 def read_question(path: Path) -> Question:
@@ -235,6 +249,77 @@ def layout_of(
     if problems:
         raise SpecError(dict.fromkeys(problems))
     return tuple(cells.values()), tuple(same_as_base)
+
+
+def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> SearchSpec:
+    """The search with its space laid out; SpecError with all that is wrong with it."""
+    own, problems = {"val_fraction": VALIDATED, **question.settings}, list[str]()
+    space = ordered(list(_dimensions(asked, facts, problems)))
+    if not asked.vary:
+        problems.append('search.vary: got none, must name what is searched, as lr = "1e-5..1e-1"')
+    if question.vary or question.cells:
+        problems.append("search: a search compares what it finds; leave vary and cells out")
+    if asked.sampler == "grid" and (ranges := [one.name for one in space if not one.choices]):
+        rule = "grid tries all combinations of choices; give choices, or sampler tpe or random"
+        problems.append(f"search.vary.{short_name(ranges[0])}: is a range, but {rule}")
+    problems += set_and_varied(question.settings, [one.name for one in space])
+    if str(own["val_fraction"]) in ("0", "0.0"):
+        rule = "test data are never searched on; leave it out, or give a share"
+        problems.append(f"val_fraction: got 0, but {rule}")
+    for levels in () if problems else corners(space):
+        try:
+            settings = settings_for(facts.defaults, with_levels(own, levels))
+            problems += facts.problems(settings)
+        except SpecError as error:
+            problems += [f"{cell_id(levels)}: {problem}" for problem in error.problems]
+    metric, is_lower = _searched_by(question.objective or facts.objective, facts)
+    if is_lower is None:
+        rule = f"add --objective {metric}:min or {metric}:max"
+        problems.append(f"objective: nothing says which way {metric} is better; {rule}")
+    if problems:
+        raise SpecError(dict.fromkeys(problems))
+    return SearchSpec(
+        **asked.model_dump(),
+        dimensions=space,
+        metric=f"val/{metric}",
+        is_lower_better=bool(is_lower),
+        defaults=dict(facts.defaults),
+        asked=own,
+        # The base is trained before it is known whether its weights are wanted.
+        cost=None
+        if question.cost is None
+        else question.cost.model_dump(mode="json") | {"weights": "untrained"},
+    )
+
+
+def _dimensions(
+    asked: SearchAsked, facts: WorkloadFacts, problems: list[str]
+) -> Iterator[Dimension]:
+    """Those that make sense, by their full names."""
+    place, parameters = "search.vary", facts.parameters
+    for name, space in asked.vary.items():
+        try:
+            found = dimension_of(_factor(name, parameters, place, problems), space)
+        except SpecError as error:
+            problems += [f"{place}.{problem}" for problem in error.problems]
+            continue
+        if found.only_if is not None:
+            other = _factor(found.only_if[0], parameters, place, problems)
+            found = found.model_copy(update={"only_if": (other, found.only_if[1])})
+        yield found
+
+
+def _searched_by(objective: str | None, facts: WorkloadFacts) -> tuple[str, bool | None]:
+    """The metric that tells the better of two, without its part, and whether lower is better."""
+    named, is_lower = objective_of(objective or next(iter(facts.metrics), "loss"))
+    metric = without_part(named)
+    if is_lower is None and metric in facts.higher_is_better:
+        is_lower = not facts.higher_is_better[metric]
+    return metric, lower_is_better(metric) if is_lower is None else is_lower
+
+
+VALIDATED = 0.1
+"""The share of the training samples that a search is scored on, unless another is asked for."""
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:

@@ -22,6 +22,7 @@ from pydantic import (
 from trainlab.spec.base import RunName, Setting, Spec, seconds_of
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
+from trainlab.spec.search import SearchSpec
 from trainlab.spec.settings import Scalar, TrainSpec, pairs_of
 
 # Cell: one combination of levels, with the settings that follow from it.
@@ -303,6 +304,8 @@ class Study(StudyBase):
     """Of the metrics that say so themselves; of others it follows from their name."""
     script: ScriptSpec | None = None
     """The script that is watched, where the study is of one; `workload` is then its file."""
+    search: SearchSpec | None = None
+    """How its cells are found, where they are looked for: until then the base is all there is."""
 
     def is_better_lower(self, metric: str) -> bool | None:
         """Whether a metric, as `test/auc`, is better when lower: by the objective, the metric itself or its

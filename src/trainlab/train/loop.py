@@ -130,7 +130,7 @@ def _test_epoch(
             session.keep()
         times_s = {"train_s": place.train_s, "test_s": test_s, "time_s": progress.total_s}
         member.moments.epoch_ends(_point("epoch", member, epoch, metrics, times_s))
-        _stop_if_in_vain(member, epoch)
+        _stop_if_in_vain(member, epoch, metrics)
 
 
 def _is_best(progress: Progress, epoch: int, val_loss: float) -> bool:
@@ -144,13 +144,19 @@ def _is_best(progress: Progress, epoch: int, val_loss: float) -> bool:
     return False
 
 
-def _stop_if_in_vain(member: Member, epoch: int) -> None:
-    """Ends a trial that has waited for a lower validation loss as long as it may."""
+def _stop_if_in_vain(member: Member, epoch: int, metrics: Mapping[str, float]) -> None:
+    """Ends a trial that has waited for a lower validation loss as long as it may, or, of a search, that is
+    worse than it may be."""
     setup, progress = member.setup, member.progress
-    patience = setup.settings.patience
-    if patience is None or progress.state != "running" or epoch >= setup.num_epochs:
+    patience, bars = setup.settings.patience, setup.trial.bars
+    if progress.state != "running" or epoch >= setup.num_epochs:
         return
-    if epoch - progress.best_epoch >= patience:
+    if bars is not None and bars.stops(epoch, metrics.get(bars.metric, math.nan)):
+        progress.state = "done"
+        setup.note_once(
+            "search_stopped", epoch=epoch, metric=bars.metric, bar=bars.values[epoch - 1]
+        )
+    elif patience is not None and epoch - progress.best_epoch >= patience:
         progress.state = "done"
         setup.note_once("stopped_early", epoch=epoch, best=progress.best_epoch)
 
