@@ -128,6 +128,7 @@ def answer(evidence: Evidence, findings: Sequence[Finding], words: Words) -> Ans
     of_cost = [list(writer.device()), list(writer.speed())]
     others = (
         learned[:1],
+        writer.search(),
         writer.energy(),
         writer.failures(),
         writer.script(),
@@ -222,6 +223,11 @@ class _Writer:
         measured = [self.evidence.measurement(cell, one.mode) for cell in one.cells]
         ends, why = headline(value, one.interval, measured, self.words)
         return {"times": ends if value > 1 else ends.inverse, "why": why}
+
+    def search(self) -> Iterator[Statement]:
+        """How good the best that was found really is."""
+        for one in self.by_kind.get("optimism", ()):
+            yield Statement(one.sentence(self.words), one.section, row=one.row)
 
     def learned(self) -> Iterator[Statement]:
         """About the metric that people ask about first: the best setting, then the largest decided effect

@@ -123,7 +123,7 @@ def _importance_text(found: Finding, words: Words) -> str:
 
 SEARCHED = Kind("searched", "search", 1, statement=_searched_text)
 """How many settings were tried, and which came out best."""
-OPTIMISM = Kind("optimism", "search", 2, statement=_optimism_text, brief=lambda one: "optimism")
+OPTIMISM = Kind("optimism", "search", 2, statement=_optimism_text)
 """By how much the search's own score of its best was too good."""
 IMPORTANCE = Kind("importance", "search", 30, statement=_importance_text)
 """How much of the spread of scores goes with each setting that was searched."""

@@ -50,7 +50,7 @@ from trainlab.spec.script import (
     misspelt_option,
     option_of,
 )
-from trainlab.spec.search import Dimension, SearchAsked, SearchSpec, dimension_of, ordered
+from trainlab.spec.search import SearchAsked, SearchSpec, space_of
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import (
     BASE,
@@ -187,25 +187,14 @@ def searched(study: Study, asked: SearchAsked, source: str) -> Study:
         raise SpecError(
             ["--objective: a search needs the metric that it goes by, as accuracy or loss:min"]
         )
-    spaces = {f"script.{name}": space for name, space in asked.vary.items()}
-    dimensions, problems = list[Dimension](), list(_misspelt(asked.vary, source, "--search"))
-    for name, space in spaces.items():
-        try:
-            found = dimension_of(name, space)
-        except SpecError as error:
-            problems += [f"--search {problem}" for problem in error.problems]
-            continue
-        if found.only_if is not None:
-            found = found.model_copy(
-                update={"only_if": (f"script.{found.only_if[0]}", found.only_if[1])}
-            )
-        dimensions.append(found)
+    problems = [*_misspelt(asked.vary, source, "--search")]
+    space = space_of(asked.vary, "script.{}".format, "--search ", problems)
     if problems:
         raise SpecError(problems)
     named = objective_of(study.objective)[0]
     search = SearchSpec(
         **asked.model_dump(),
-        dimensions=ordered(dimensions),
+        dimensions=space,
         metric=named,
         is_lower_better=bool(study.is_better_lower(named)),
         defaults={},

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,12 +22,10 @@ from trainlab.spec.base import (
 )
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.spec.search import (
-    Dimension,
     SearchAsked,
     SearchSpec,
     corners,
-    dimension_of,
-    ordered,
+    space_of,
 )
 from trainlab.spec.settings import (
     OF_WORKLOADS,
@@ -254,7 +253,10 @@ def layout_of(
 def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> SearchSpec:
     """The search with its space laid out; SpecError with all that is wrong with it."""
     own, problems = {"val_fraction": VALIDATED, **question.settings}, list[str]()
-    space = ordered(list(_dimensions(asked, facts, problems)))
+    full_name = partial(
+        _factor, parameters=facts.parameters, place="search.vary", problems=problems
+    )
+    space = space_of(asked.vary, full_name, "search.vary.", problems)
     if not asked.vary:
         problems.append('search.vary: got none, must name what is searched, as lr = "1e-5..1e-1"')
     if question.vary or question.cells:
@@ -290,23 +292,6 @@ def search_of(asked: SearchAsked, question: Question, facts: WorkloadFacts) -> S
         if question.cost is None
         else question.cost.model_dump(mode="json") | {"weights": "untrained"},
     )
-
-
-def _dimensions(
-    asked: SearchAsked, facts: WorkloadFacts, problems: list[str]
-) -> Iterator[Dimension]:
-    """Those that make sense, by their full names."""
-    place, parameters = "search.vary", facts.parameters
-    for name, space in asked.vary.items():
-        try:
-            found = dimension_of(_factor(name, parameters, place, problems), space)
-        except SpecError as error:
-            problems += [f"{place}.{problem}" for problem in error.problems]
-            continue
-        if found.only_if is not None:
-            other = _factor(found.only_if[0], parameters, place, problems)
-            found = found.model_copy(update={"only_if": (other, found.only_if[1])})
-        yield found
 
 
 def _searched_by(objective: str | None, facts: WorkloadFacts) -> tuple[str, bool | None]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -116,6 +116,23 @@ def ordered(dimensions: Sequence[Dimension]) -> tuple[Dimension, ...]:
     if problems:
         raise SpecError(problems)
     return tuple(sorted(dimensions, key=lambda one: one.only_if is not None))
+
+
+def space_of(
+    vary: Mapping[str, object], full_name: Callable[[str], str], place: str, problems: list[str]
+) -> tuple[Dimension, ...]:
+    """All that is searched, by full names; what makes no sense goes to the problems, as at that place."""
+    found = list[Dimension]()
+    for name, space in vary.items():
+        try:
+            one = dimension_of(full_name(name), space)
+        except SpecError as error:
+            problems += [f"{place}{problem}" for problem in error.problems]
+            continue
+        if one.only_if is not None:
+            one = one.model_copy(update={"only_if": (full_name(one.only_if[0]), one.only_if[1])})
+        found.append(one)
+    return () if problems else ordered(found)
 
 
 def grid_of(dimensions: Sequence[Dimension]) -> list[Levels]:
