@@ -1,5 +1,6 @@
 """A search from its first draw to the trials that confirm it: the same however often it is cut short."""
 
+import math
 import os
 import random
 import subprocess
@@ -8,10 +9,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from command import Verb
 from trainlab.analysis.evidence import gather
+from trainlab.analysis.overview import findings
 from trainlab.analysis.search import Tried, importance, ranked, tries
 from trainlab.record.run_folder import RunFolder
 from trainlab.spec.search import SearchSpec, dimension_of
@@ -86,9 +90,21 @@ def test_the_best_of_what_was_tried_is_trained_again_with_fresh_seeds(
     # Trials of the search are compared with nothing.
     assert set(evidence.learned) == {cell.id for cell in study.cells}
     assert all("val/accuracy" in one.final for one in trials if one.state == "done")
-    (optimism,) = [one for one in evidence_findings(evidence) if one.kind == "optimism"]
-    values = evidence.finite_values(study.cells[1].id, "val/accuracy")
+    found = {one.kind: one for one in findings(evidence)}
+    optimism, values = (
+        found["optimism"],
+        [
+            one.final["val/accuracy"]
+            for one in trials
+            if (one.kind, one.cell) == ("learn", study.cells[1].id)
+        ],
+    )
     assert optimism.too_good == pytest.approx(best[0].score - sum(values) / 3)
+    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / math.sqrt(3)
+    ends = [best[0].score - end for end in (sum(values) / 3 + half, sum(values) / 3 - half)]
+    assert (optimism.interval.low, optimism.interval.high) == pytest.approx(ends)
+    stopped = sum(one.epochs_done < 3 for one in tried)
+    assert (found["searched"].n, found["searched"].num_stopped) == (10, stopped)
     assert "10 settings" in trainlab("show", "run", "--all").stdout
     assert "too good" in trainlab("show", "run", "--all").stdout or "not too good" in told.stdout
     # The same question has the same answer.
@@ -96,12 +112,6 @@ def test_the_best_of_what_was_tried_is_trained_again_with_fresh_seeds(
     assert outcome(RunFolder(tmp_path / "again")) == outcome(run)
     report = trainlab("report", "run", "--format", "md").stdout.strip()
     assert "Settings that were tried" in Path(report).read_text()
-
-
-def evidence_findings(evidence: Any) -> Any:
-    from trainlab.analysis.overview import findings
-
-    return findings(evidence)
 
 
 def test_a_study_file_a_grid_and_what_is_refused(
@@ -145,6 +155,14 @@ def test_what_is_clearly_important_is_said_to_be(tmp_path: Path) -> None:
     assert found["optimizer"]["low"] == 0.0
     assert found["optimizer"]["share"] < 0.1
     assert importance(tried[:5], spec()) == {}
+    # Omega squared of the two choices, by its textbook formula.
+    groups = [[t.score for t in tried if t.levels["optimizer"] == o] for o in ("adam", "sgd")]
+    every = np.concatenate(groups)
+    within = sum(((np.array(g) - np.mean(g)) ** 2).sum() for g in groups) / (len(every) - 2)
+    whole = ((every - every.mean()) ** 2).sum()
+    between = whole - within * (len(every) - 2)
+    omega = max(0.0, (between - within) / (whole + within))
+    assert found["optimizer"]["share"] == pytest.approx(omega)
 
 
 @pytest.mark.slow
