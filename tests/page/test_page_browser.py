@@ -98,7 +98,7 @@ def test_a_study_is_started_watched_and_stays_as_its_report(browser: Any, tmp_pa
         page.fill("#own", f"{tmp_path / 'slow.py'}:workload")
         page.fill("#f--lr", "0.01,0.001")
         page.fill("#seeds", "3")
-        visitor.wait_for("6 learn trials (3 seeds).", "#plan")
+        visitor.wait_for("6 learn trials", "#plan")
         page.click("button.main")
         page.wait_for_url("**/run/*")
         visitor.wait_for("running")
