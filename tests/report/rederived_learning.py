@@ -176,7 +176,6 @@ def trend(run: RawRun, found: Finding) -> Expected:
     slope = np.polyfit(x, [np.mean(list(table[cell].values())) for cell in cells], 1)[0]
     numbers = {"slope": slope, "is_per_doubling": doubles, "num_levels": len(levels)}
     numbers |= {"lowest": min(levels), "highest": max(levels)}
-    numbers["fit_p"] = _lack_of_fit(x, np.array([list(table[cell].values()) for cell in cells]))
     return _decided(made, numbers)
 
 
@@ -186,22 +185,6 @@ def _decided(made: Json | None, numbers: Json) -> Expected:
     verdict = "different" if abs(made["value"]) > made["widths"][1] else "cannot tell"
     ends = _ends(made["value"], made["widths"])
     return Expected(numbers | {"p": _near(made["p"])}, made["n"], ends, verdict)
-
-
-def _lack_of_fit(x: np.ndarray, values: np.ndarray) -> float:
-    """Two models by least squares, a line or a mean for each cell, both with an effect of each seed."""
-    num_cells, num_seeds = values.shape
-    cell, seed = np.divmod(np.arange(values.size), num_seeds)
-    seeds = np.eye(num_seeds)[seed]
-    line = np.column_stack([x[cell], seeds])
-    free = np.column_stack([np.eye(num_cells)[cell][:, 1:], seeds])
-    left = []
-    for model in (line, free):
-        fitted = model @ np.linalg.lstsq(model, values.ravel(), rcond=None)[0]
-        left.append(((values.ravel() - fitted) ** 2).sum())
-    of_line, of_noise = num_cells - 2, (num_cells - 1) * (num_seeds - 1)
-    ratio = (left[0] - left[1]) / of_line / (left[1] / of_noise)
-    return float(stats.f.sf(ratio, of_line, of_noise))
 
 
 def ran_as(run: RawRun, found: Finding) -> Expected:

@@ -1,4 +1,4 @@
-"""Means, medians, ranks and lines of few values: by hand, against scipy, and how often they hold."""
+"""Means, medians and ranks of few values: by hand, against scipy, and how often they hold."""
 
 import math
 
@@ -12,7 +12,6 @@ from trainlab.stats.means import (
     Interval,
     Mean,
     censored_median,
-    lack_of_fit,
     mean_of,
     median_interval,
     new_run_interval,
@@ -102,26 +101,3 @@ def test_what_never_came_is_later_than_all_else() -> None:
     assert censored_median([1, math.inf, math.inf]) is None
     assert censored_median([1, 2, 3, math.inf]) == 2.5
     assert censored_median([1, math.inf]) is None
-
-
-PLACES = np.array([0.0, 1.0, 2.0, 4.0])
-
-
-def test_noise_about_a_line_is_called_a_lack_of_fit_as_rarely_as_stated() -> None:
-    rng = np.random.default_rng(1)
-    line = 3 * PLACES[:, np.newaxis]
-    p = [
-        lack_of_fit(PLACES, line + rng.standard_normal((4, 5)) + rng.standard_normal(5))
-        for _ in range(2000)
-    ]
-    share = np.mean([one is not None and one < 0.05 for one in p])
-    assert share == pytest.approx(0.05, abs=0.015)
-    bent = (PLACES**2)[:, np.newaxis] + rng.standard_normal((4, 5))
-    assert (lack_of_fit(PLACES, bent) or 0) < 0.001
-
-
-def test_without_noise_a_line_fits_or_does_not_and_two_places_or_one_seed_cannot_tell() -> None:
-    assert lack_of_fit(PLACES, np.outer(PLACES, np.ones(3)) + np.arange(3)) == 1.0
-    assert lack_of_fit(PLACES, np.outer(PLACES**2, np.ones(3)) + np.arange(3)) == 0.0
-    assert lack_of_fit(PLACES[:2], np.ones((2, 5))) is None
-    assert lack_of_fit(PLACES, np.ones((4, 1))) is None

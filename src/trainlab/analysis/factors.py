@@ -25,7 +25,7 @@ from trainlab.analysis.tables import EMPTY
 from trainlab.spec import Cell
 from trainlab.spec.study import level_text, short_name
 from trainlab.stats.contrasts import LEVEL, Floats
-from trainlab.stats.means import Interval, lack_of_fit, mean_of
+from trainlab.stats.means import Interval, mean_of
 from trainlab.stats.verdict import (
     FEWEST_SEEDS,
     ROUNDING,
@@ -144,20 +144,16 @@ FAILURE_RATE = Kind(
 """How often training fails in one cell and in another, by Fisher's exact test."""
 
 
-def _trend_text(found: Finding, words: Words) -> str:
-    if found.verdict == "identical":
-        return found.fill(words, "trend_identical")
-    keys = ["trend" if found.verdict == "different" else "trend_open"]
-    if found.fit_p is not None:
-        keys.append("line_fits" if found.fit_p > LEVEL else "line_unfit")
-    return words.sentences(*(found.fill(words, key) for key in keys))
+def _pattern_text(found: Finding, words: Words) -> str:
+    ends = {"different": "", "identical": "_identical"}
+    return found.fill(words, f"{found.kind}{ends.get(found.verdict or '', '_open')}")
 
 
 TREND = Kind(
     "trend",
     "factors",
     rank=11,
-    statement=_trend_text,
+    statement=_pattern_text,
     phrases=lambda found, words: {
         **_difference_phrases(found, words, "slope"),
         "per": words("per_doubling" if found.is_per_doubling else "per_unit"),
@@ -167,17 +163,12 @@ TREND = Kind(
     },
 )
 """How a metric changes along the ordered levels of a factor: per doubling of the level, or from the lowest
-to the highest. `fit_p` is of means as far from the line by noise alone."""
+to the highest."""
 INTERACTION = Kind(
     "interaction",
     "factors",
     rank=5,
-    statement=lambda found, words: found.fill(
-        words,
-        {"different": "interaction", "identical": "interaction_identical"}.get(
-            found.verdict or "", "interaction_open"
-        ),
-    ),
+    statement=_pattern_text,
     phrases=_difference_phrases,
 )
 """The effect of one change at another factor's other level, less that at its reference."""
@@ -287,9 +278,8 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Pattern]:
         levels, cells = np.array([*by_level]), tuple(cell.id for cell in by_level.values())
         places = [table.index_of[cell] for cell in cells]
         values = table.values[places]
-        is_identical = are_identical(values)
         signs = {*np.sign(np.diff(np.nanmean(values, axis=1))).tolist()}
-        if len(signs - {0.0}) > 1 and not is_identical:
+        if len(signs - {0.0}) > 1 and not are_identical(values):
             continue  # up and down again is no trend, whatever the slope of a line through it
         per_doubling = bool(levels[0] > 0 and levels[-1] >= WIDE_RANGE * levels[0])
         x = np.log2(levels) if per_doubling else levels / (levels[-1] - levels[0])
@@ -305,7 +295,6 @@ def _trends(evidence: Evidence, table: MetricTable) -> Iterator[Pattern]:
                 "lowest": float(levels[0]),
                 "highest": float(levels[-1]),
                 "num_levels": len(levels),
-                "fit_p": None if is_identical else lack_of_fit(x, values),
             },
         )
 

@@ -18,13 +18,13 @@ from trainlab.analysis.learning import thinned
 from trainlab.analysis.tables import Field, first_bullets, name, table_of, value, within
 from trainlab.record.learning_record import FiredRecord, ProbeRecord
 from trainlab.stats import special
+from trainlab.stats.contrasts import Floats
 from trainlab.stats.means import Interval, Mean, Ratio, mean_of, ratio_of_logs
 from trainlab.words import Words
 from trainlab.words.numbers import figure
 
 FEWEST_POINTS = 3
 """With fewer points no growth is fitted."""
-MOST_ITERATIONS = 200
 
 
 def per_step_norm(line: ProbeRecord) -> float:
@@ -48,30 +48,22 @@ def middle_step(line: ProbeRecord) -> float:
 def growth_exponent(lines: Sequence[ProbeRecord]) -> float | None:
     """The power of the step that norms grow as; None with fewer than FEWEST_POINTS positive ones.
 
-    The slope of log norm over log step. A period's norm is the root mean square over its steps, and
-    belongs to the step at which a curve of that power has this value: found by iteration, from the
-    middle of the period on.
+    By least squares of the logs, where a period's norm is the root mean square over its steps.
     """
     norms = [(line, norm) for line in lines if 0 < (norm := per_step_norm(line)) < math.inf]
     if len(norms) < FEWEST_POINTS:
         return None
+    from scipy import optimize
 
-    def slope(exponent: float) -> float:
-        """Of the curve through the steps at which `step ** exponent` is its own root mean square."""
-        log_steps = []
-        for line, _ in norms:
-            logs = np.log(np.arange(line.step - line.num_steps, line.step) + 1.0)
-            mean = special.logsumexp(2 * exponent * logs) - math.log(line.num_steps)
-            is_flat = line.num_steps == 1 or abs(exponent) < 1e-9
-            log_steps.append(math.log(middle_step(line)) if is_flat else mean / (2 * exponent))
-        return statistics.linear_regression(log_steps, [math.log(norm) for _, norm in norms]).slope
+    log_norms = np.log([norm for _, norm in norms])
+    log_steps = [np.log(np.arange(o.step - o.num_steps, o.step) + 1.0) for o, _ in norms]
 
-    exponent = slope(0.0)
-    for _ in range(MOST_ITERATIONS):
-        before, exponent = exponent, slope(exponent)
-        if abs(exponent - before) < 1e-9:
-            break
-    return exponent
+    def misses(found: Floats) -> Floats:
+        exponent, level = found
+        squares = [special.logsumexp(2 * exponent * own) - math.log(len(own)) for own in log_steps]
+        return np.asarray(level + np.array(squares) / 2 - log_norms)
+
+    return float(optimize.least_squares(misses, (0.0, log_norms[0])).x[0])
 
 
 GRADIENTS = ("grad_output", "grad_input", "grad")
