@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich_run import row, run_data, section_of
+from rich_run import run_data, section_of
 
 from fabricate import Fabricated, made_study, probe_line, write_probes
 from trainlab.analysis.document import Figure, Section, Table
-from trainlab.analysis.probes import probed_quantities
 from trainlab.lab.opened import Run
-from trainlab.record.cost_record import CallRow, NetworkRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
@@ -25,14 +23,11 @@ Value = Callable[[TrialRecord, int, int], float | None]
 def probed_run(
     path: Path, layers: Sequence[str], num_periods: int, value: Value, **asked: Any
 ) -> RunFolder:
-    """Of `probe`, else the norm of outputs' gradients; `calls` are those of the network."""
-    probe, calls = asked.pop("probe", NORM), asked.pop("calls", ())
+    """Of `probe`, else the norm of outputs' gradients."""
+    probe = asked.pop("probe", NORM)
     folder = Fabricated().write(path, made_study(**asked))
-    rows = [CallRow(**row(name, [-1], num_parameters=0).model_dump()) for name in calls]
     for trial in folder.trials():
         home = folder.trial(trial.id)
-        if rows:
-            home.network.write(NetworkRecord(batch_size=2, rows=rows))
         lines = [
             probe_line(probe, layer, period + 1, value(trial, place, period))
             for place, layer in enumerate(layers)
@@ -62,9 +57,7 @@ def vanishing(trial: TrialRecord, place: int, period: int) -> float:
     return 10.0 ** (place - 3) * (period + 1) * trial.seed
 
 
-def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
-    tmp_path: Path,
-) -> None:
+def test_one_setting_is_drawn_by_depth_first_and_last_and_a_line_per_layer(tmp_path: Path) -> None:
     drawn = figures(probed_run(tmp_path / "r", "abcd", 5, vanishing, seeds=3))
     assert list(drawn) == ["probe-1-depth", "probe-1-time"]
     depth = drawn["probe-1-depth"]
@@ -73,7 +66,7 @@ def test_one_setting_is_drawn_by_depth_at_three_moments_and_a_line_per_layer(
     expected = {
         (layer, f"update {10 * period}"): 2 * 10.0 ** (place - 3) * period
         for place, layer in enumerate("abcd")
-        for period in (1, 3, 5)
+        for period in (1, 5)
     }
     assert {(r["x"], r["line"]): r["value"] for r in rows_of(depth)} == pytest.approx(expected)
     assert y_axis(depth)["type"] == "log"
@@ -153,22 +146,15 @@ def test_zeros_lie_at_the_edge_of_a_logarithmic_axis_and_are_told(tmp_path: Path
     assert "exactly zero" in depth.note
 
 
-def test_parameters_stand_at_their_layers_in_the_order_of_the_forward_pass(tmp_path: Path) -> None:
-    """The model defines its head first and calls it last; lines join weights with weights."""
-    names = ["head.weight", "head.bias", "body.0.weight", "body.0.bias"]
-    asked: dict[str, Any] = {"probe": "*:grad:norm@10"}
-    calls = ["body.0", "relu", "head"]
-    folder = probed_run(tmp_path / "r", names, 1, vanishing, calls=calls, **asked)
-    (one,) = probed_quantities(run_data(folder))
-    assert one.targets == ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
-    assert one.is_ordered
-    depth = figures(folder)["probe-1-depth"]
-    assert depth.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == ["body.0", "head"]
-    assert depth.spec["layer"][-1]["encoding"]["shape"]["scale"]["domain"] == ["weight", "bias"]
-    unknown = probed_run(tmp_path / "u", names, 1, vanishing, **asked)
-    (one,) = probed_quantities(run_data(unknown))
-    assert one.targets == tuple(names)
-    assert "defines them" in figures(unknown)["probe-1-depth"].note
+def test_lines_join_parameters_of_the_same_name(tmp_path: Path) -> None:
+    names = ["body.0.weight", "body.0.bias", "head.weight", "head.bias"]
+    depth = figures(probed_run(tmp_path / "r", names, 1, vanishing, probe="*:grad:norm@10"))
+    chart = depth["probe-1-depth"]
+    assert chart.spec["layer"][-1]["encoding"]["x"]["scale"]["domain"] == names
+    line = next(one for one in chart.spec["layer"] if one["mark"]["type"] == "line")
+    assert line["encoding"]["detail"]["field"] == "name"
+    assert {r["name"] for r in rows_of(chart)} == {"weight", "bias"}
+    assert "defines them" in chart.note
 
 
 def test_the_charts_of_many_quantities_are_bounded(tmp_path: Path) -> None:

@@ -144,16 +144,16 @@ FAILURE_RATE = Kind(
 """How often training fails in one cell and in another, by Fisher's exact test."""
 
 
-def _pattern_text(found: Finding, words: Words) -> str:
-    ends = {"different": "", "identical": "_identical"}
-    return found.fill(words, f"{found.kind}{ends.get(found.verdict or '', '_open')}")
-
-
 TREND = Kind(
     "trend",
     "factors",
     rank=11,
-    statement=_pattern_text,
+    statement=lambda found, words: found.fill(
+        words,
+        {"different": "trend", "identical": "trend_identical"}.get(
+            found.verdict or "", "trend_open"
+        ),
+    ),
     phrases=lambda found, words: {
         **_difference_phrases(found, words, "slope"),
         "per": words("per_doubling" if found.is_per_doubling else "per_unit"),
@@ -168,7 +168,12 @@ INTERACTION = Kind(
     "interaction",
     "factors",
     rank=5,
-    statement=_pattern_text,
+    statement=lambda found, words: found.fill(
+        words,
+        {"different": "interaction", "identical": "interaction_identical"}.get(
+            found.verdict or "", "interaction_open"
+        ),
+    ),
     phrases=_difference_phrases,
 )
 """The effect of one change at another factor's other level, less that at its reference."""

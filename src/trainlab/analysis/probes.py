@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,8 @@ def growth_exponent(lines: Sequence[ProbeRecord]) -> float | None:
         squares = [special.logsumexp(2 * exponent * own) - math.log(len(own)) for own in log_steps]
         return np.asarray(level + np.array(squares) / 2 - log_norms)
 
-    return float(optimize.least_squares(misses, (0.0, log_norms[0])).x[0])
+    closely = dict.fromkeys(("ftol", "xtol", "gtol"), 1e-12)
+    return float(optimize.least_squares(misses, (0.0, log_norms[0]), **closely).x[0])
 
 
 GRADIENTS = ("grad_output", "grad_input", "grad")
@@ -283,9 +283,6 @@ def _updates(group: Sequence[TrialRecords]) -> Iterator[Finding]:
 
 MOST_LAYERS = 12
 """Lines of one chart over training; the chart by depth has all layers."""
-MOST_NAMES = 3
-"""Names of parameters (`weight`, `bias`) that stand above each other at their layer; with more, each
-parameter has a place of its own."""
 MOST_FIGURES, MOST_OPEN = 12, 4
 """Charts of probes; the data files have every value."""
 MOST_SETTINGS = 3
@@ -296,10 +293,9 @@ MOST_PROBES = 2
 """Named in a caption."""
 PARAMETERS = ("weight", "grad", "update")
 """Quantities of parameters; the others are of layers."""
-FIRST, MIDDLE, LAST = "first", "middle", "last"
+FIRST, LAST = "first", "last"
 """Moments: of the periods that were recorded."""
 DASHED, SOLID = [5, 4], [1, 0]
-SHAPES = ("circle", "square", "triangle-up")
 
 
 @dataclass(frozen=True)
@@ -314,15 +310,13 @@ class ProbedQuantity:
     probes: tuple[str, ...]
     """As they were asked for."""
     targets: tuple[str, ...]
-    """Layers with their calls, or parameters, in the order of the forward pass."""
+    """Layers with their calls in forward order, or parameters in the order of their definition."""
     types: frozenset[str]
     """Of the layers."""
     cells: tuple[str, ...]
     """With values of it."""
     drawn_cells: tuple[str, ...]
     """All that the report draws curves of: each has its colour."""
-    is_ordered: bool
-    """Whether the order is that of the forward pass; else parameters are in that of their definition."""
 
     @property
     def has_several_moments(self) -> bool:
@@ -335,32 +329,11 @@ class ProbedQuantity:
             {step for (own, _), means in self.means.items() if own == cell for step in means}
         )
 
-    @cached_property
-    def places(self) -> dict[str, tuple[str, str | None]]:
-        """By target, where it stands in the chart by depth: a parameter at its layer, with its name there,
-        unless there are many names."""
-        parts = [(target, *target.rpartition(".")[::2]) for target in self.targets]
-        is_stacked = self.quantity in PARAMETERS and all(layer for _, layer, _ in parts)
-        if is_stacked and len({own for *_, own in parts}) <= MOST_NAMES:
-            return {target: (layer, own) for target, layer, own in parts}
-        return {target: (target, None) for target in self.targets}
-
-    @property
-    def layers(self) -> list[str]:
-        """Where targets stand in the chart by depth."""
-        return list(dict.fromkeys(layer for layer, _ in self.places.values()))
-
     def drawn_targets(self) -> list[str]:
-        """At most MOST_LAYERS, the first and the last among them; of parameters those with the first one's
-        name where they are too many."""
-        targets = list(self.targets)
-        if len(targets) > MOST_LAYERS and self.quantity in PARAMETERS:
-            names = [target.rpartition(".")[2] for target in targets]
-            targets = [one for one, own in zip(targets, names, strict=True) if own == names[0]]
-        if len(targets) <= MOST_LAYERS:
-            return targets
-        step = (len(targets) - 1) / (MOST_LAYERS - 1)
-        return [targets[round(n * step)] for n in range(MOST_LAYERS)]
+        """At most MOST_LAYERS, evenly by depth, the first and the last among them."""
+        number = min(MOST_LAYERS, len(self.targets))
+        places = np.linspace(0, len(self.targets) - 1, number).round().astype(int)
+        return [self.targets[place] for place in places]
 
     def most_different(self, number: int) -> list[str]:
         """The first cell and those whose last values differ most from its, so many in all, in order."""
@@ -413,9 +386,6 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
             continue
         number = list(fired).index
         targets = sorted(fired, key=lambda one: row.place if (row := fired[one]) else number(one))
-        is_ordered = True
-        if kind[0] in PARAMETERS:
-            targets, is_ordered = _in_forward_order(data, targets)
         found.append(
             ProbedQuantity(
                 *kind,
@@ -425,25 +395,9 @@ def probed_quantities(data: RunData) -> list[ProbedQuantity]:
                 types=frozenset(row.type for row in fired.values() if row is not None),
                 cells=tuple(cell for cell in cells if any(cell == own for own, _ in means)),
                 drawn_cells=cells,
-                is_ordered=is_ordered,
             )
         )
     return found
-
-
-def _in_forward_order(data: RunData, parameters: Sequence[str]) -> tuple[list[str], bool]:
-    """Parameters by the first call of their layer; one whose layer is not called by that name stays behind
-    the one that is defined before it. False where no layer is known."""
-    networks = (one.read_network() for one in data.evidence.all_learned)
-    network = next(filter(None, networks), None)
-    calls = [] if network is None else [row.name for row in network.rows]
-    places, place = {}, -1
-    for parameter in parameters:
-        layer = parameter.rpartition(".")[0]
-        called = (n for n, c in enumerate(calls) if layer and f"{c}.".startswith(f"{layer}."))
-        place = next(called, place)
-        places[parameter] = place
-    return sorted(parameters, key=places.__getitem__), place >= 0
 
 
 def probe_section(data: RunData, words: Words) -> Section | None:
@@ -455,15 +409,8 @@ def probe_section(data: RunData, words: Words) -> Section | None:
     drawn = [one for one in quantities if len(one.targets) > 1 or one.has_several_moments]
     if single := [one for one in quantities if one not in drawn]:
         blocks.append(_single_values(single, words))
-    # Of many quantities fewer settings each, then the first quantities alone.
-    groups: list[list[Figure]] = []
-    for num_settings in range(MOST_SETTINGS, 0, -1):
-        groups = [
-            probe_figures(one, words, f"probe-{number}", num_settings)
-            for number, one in enumerate(drawn, start=1)
-        ]
-        if sum(map(len, groups)) <= MOST_FIGURES:
-            break
+    # Of many quantities the first alone.
+    groups = [probe_figures(one, words, f"probe-{n}") for n, one in enumerate(drawn, start=1)]
     while sum(map(len, groups)) > MOST_FIGURES:
         groups.pop()
     figures = [figure for group in groups for figure in group]
@@ -526,28 +473,23 @@ def _fit(rows: Sequence[Spec]) -> tuple[Spec, bool]:
 
 
 def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
-    """The layers from left to right in the order of the forward pass. A line per moment of the only cell,
-    or per cell; of several cells the first moment is dashed."""
+    """The layers from left to right. A line per moment of the only cell, or per cell; of several cells the
+    first moment is dashed."""
     title = words.probe_title(one.quantity, one.reducer)
-    has_cells = len(one.cells) > 1
-    moments = [FIRST, LAST] if has_cells else [FIRST, MIDDLE, LAST]
-    moments = moments if len(one.cells) <= MOST_DASHED else [LAST]
+    has_cells, of_parameters = len(one.cells) > 1, one.quantity in PARAMETERS
     rows: list[Spec] = []
     told = []
     for cell in one.cells:
         steps = one.steps(cell)
-        # The last; with two the first, with three one in the middle, too.
-        ends = {FIRST: (0, 2), MIDDLE: ((len(steps) - 1) // 2, 3), LAST: (-1, 1)}
-        for moment in moments:
-            number, fewest = ends[moment]
-            if len(steps) < fewest:
-                continue
-            step = steps[number]
+        moments = {LAST: steps[-1]}
+        if len(steps) > 1 and len(one.cells) <= MOST_DASHED:
+            moments = {FIRST: steps[0], **moments}
+        for moment, step in moments.items():
             line = cell if has_cells else words("probe_update", step=step)
             shared = {"cell": cell, "moment": words(f"moment_{moment}"), "step": step, "line": line}
             own = [
-                _row(mean, **shared, x=layer, name=own_name)
-                for target, (layer, own_name) in one.places.items()
+                _row(mean, **shared, x=target, name=target.rpartition(".")[2])
+                for target in one.targets
                 if (mean := one.means.get((cell, target), {}).get(step))
             ]
             rows += own
@@ -557,7 +499,7 @@ def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
                 told.append(words("probe_depth_ends", cell=cell, **ends_told))
     axis, lifts_zeros = _fit(rows)
     notes = [_meaning(one, words)]
-    notes.append(words("probe_order" if one.is_ordered else "probe_order_defined"))
+    notes.append(words("probe_order_defined" if of_parameters else "probe_order"))
     if one.has_several_moments and len(one.cells) > MOST_DASHED:
         notes.append(words("probe_last_only"))
     notes += [words("probe_zeros")] if lifts_zeros else []
@@ -574,12 +516,11 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
     """Lines join parameters of the same name: a bias beside its weight would make them zigzag."""
     has_cells, title = len(one.cells) > 1, words.probe_title(one.quantity, one.reducer)
     drawn = {row["x"] for row in rows}
-    names = list(dict.fromkeys(row["name"] for row in rows))
     lines = one.drawn_cells if has_cells else list(dict.fromkeys(row["line"] for row in rows))
     x = {
         "field": "x",
         "type": "ordinal",
-        "scale": {"domain": [layer for layer in one.layers if layer in drawn]},
+        "scale": {"domain": [target for target in one.targets if target in drawn]},
         "title": words("probe_depth_axis"),
         "axis": {"labelAngle": -40, "labelLimit": 110, "labelOverlap": True},
     }
@@ -590,34 +531,31 @@ def _depth_chart(one: ProbedQuantity, rows: Sequence[Spec], axis: Spec, words: W
     hover: charts.Hover = [
         ("cell", words("cell"), None),
         ("x", words("layer"), None),
-        *([("name", words("probe_parameter"), None)] if len(names) > 1 else []),
         ("step", words("updates"), ",.0f"),
         *_value_hover(title, words),
     ]
     line, dots = dict(place), place | {"tooltip": charts.tooltip(hover)}
-    if len(names) > 1:
+    if one.quantity in PARAMETERS:
         line["detail"] = {"field": "name", "type": "nominal"}
-        look = {"symbolFillColor": charts.GREY, "symbolStrokeWidth": 0}
-        dots["shape"] = _legend("name", names, SHAPES[: len(names)], None, look)
     told = [words("moment_first"), words("moment_last")]
     if has_cells and {row["moment"] for row in rows} == set(told):
-        look = {"symbolType": "stroke", "symbolStrokeColor": charts.GREY}
-        line["strokeDash"] = _legend("moment", told, [DASHED, SOLID], words("probe_moments"), look)
+        line["strokeDash"] = {
+            "field": "moment",
+            "type": "nominal",
+            "scale": {"domain": told, "range": [DASHED, SOLID]},
+            "legend": {
+                "title": words("probe_moments"),
+                "orient": "bottom",
+                "symbolType": "stroke",
+                "symbolStrokeColor": charts.GREY,
+            },
+        }
     marks = [
         *charts.band("rule", rows, place, opacity=0.35, strokeWidth=2),
         charts.layer("line", line, strokeWidth=2, clip=True),
         charts.dots(dots, size=40, clip=True),
     ]
     return charts.chart(rows, marks, 260)
-
-
-def _legend(
-    field: str, names: Sequence[str], looks: Sequence[Any], title: str | None, look: Spec
-) -> Spec:
-    """How the values of a field look, other than by colour."""
-    scale = {"domain": list(names), "range": list(looks)}
-    legend = {"title": title, "orient": "bottom", **look}
-    return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 
 
 def _value_hover(title: str, words: Words) -> charts.Hover:
