@@ -38,7 +38,7 @@ from trainlab.analysis.evidence import (
 from trainlab.analysis.factors import EFFECTS, NO_RESET, metric_figure
 from trainlab.analysis.finding import Finding, RunData, cell_name, joined, level_name, section_of
 from trainlab.analysis.learning import curve_figure, done_entry, metric_entry, ways
-from trainlab.analysis.measurement import MODES, CostSummary, Measurement
+from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics, objective_in
 from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, command_text, script_whole
@@ -80,9 +80,9 @@ CHEAPER = 0.8
 """A larger batch must take at most this share of the smaller one's time per sample."""
 HARDLY_GROWS, FEWEST_TIMES = 2.0, 4
 """A phase that takes fewer times as long hardly grows, where the batch is at least so many times larger."""
-FIXED_SHARE, SMALL_PHASE, SMALL_PART = 0.2, 0.05, 0.02
+FIXED_SHARE, SMALL_PHASE = 0.2, 0.05
 """Of the smaller batch's step: what phases that hardly grow must take to explain anything, and what a phase
-must take to be named. SMALL_PART of what is saved is told."""
+must take to be named."""
 FEWEST_COUNTED = 10
 """Page faults come with every step; so many more are worth a word."""
 SLOW_FIRST = 1.5
@@ -574,20 +574,10 @@ class _Writer:
                 more=large / small,
                 phases=joined(map(self.words.phase, fixed), self.words),
                 share=share,
-                parts=self.saved(a, b),
             )
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
             yield self.say("why_optimizer", "phases", **ms, **where)
-
-    def saved(self, a: CostSummary, b: CostSummary) -> str:
-        """Which phases take less per sample at the second batch size, by their shares of what is saved."""
-        per_sample = ((name, ms / a.batch_size) for name, ms in a.phases_ms.items())
-        saved = {o: ms - b.phases_ms.get(o, 0.0) / b.batch_size for o, ms in per_sample}
-        whole = sum(max(0.0, ms) for ms in saved.values())
-        shares = sorted(((ms / whole, name) for name, ms in saved.items()), reverse=True)
-        told = (f"{self.words.phase(o)} {whole_percent(s)}" for s, o in shares if s >= SMALL_PART)
-        return joined(told, self.words)
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""

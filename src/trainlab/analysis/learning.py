@@ -344,7 +344,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
     names = metrics.in_order(evidence.metrics, evidence.study)
     times = [words("epoch_s_training"), words("total_s_training")]
     headings = [words("seeds"), *map(words.metric, names), *times]
-    rows, times_of_cost, engine = list[list[Entry]](), list[float](), ""
+    rows = list[list[Entry]]()
     for cell in (one for one in evidence.cells if one.id in evidence.learned):
         trials = evidence.learned[cell.id].values()
         entries = [Entry(cell.id), done_entry(evidence, cell.id, words)]
@@ -354,25 +354,17 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         for times_s in ([one.epoch_s() for one in ended], [one.trial.total_s for one in ended]):
             known_s = [time_s for time_s in times_s if time_s is not None]
             entries.append(number(statistics.median(known_s) if known_s else None))
-        cost, epoch_s = evidence.measurement(cell.id, "train"), entries[-2].value
-        if cost is not None and cost.knows_epochs and epoch_s:
-            engine = cost.trial.resolved.get("engine", "eager")
-            times_of_cost.append(epoch_s / cost.summary.epoch_s.value)
         rows.append(entries)
     is_of_keras = any(bool(one.watched and one.watched.framework) for one in evidence.all_learned)
     keys = {
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
-        "learn_table_beside": not evidence.measured and len(evidence.trials) > 1,
+        "learn_table_beside": len(evidence.trials) > 1,
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
         "learn_table_script": evidence.study.script is not None and not is_of_keras,
         "learn_table_keras": is_of_keras,
     }
-    notes = [words(key) for key, is_said in keys.items() if is_said]
-    if times_of_cost:
-        ends = Interval(min(times_of_cost), max(times_of_cost))
-        key = "learn_table_beside_script" if evidence.study.script else "learn_table_beside_cost"
-        notes.append(words(key, times=ends, engine=engine))
+    notes = (words(key) for key, is_said in keys.items() if is_said)
     note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
 
