@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -405,7 +405,7 @@ def epoch_table(evidence: Evidence, words: Words, *, with_all: bool = True) -> T
     lines = [
         (seed, line)
         for seed, one in of_trials
-        for line in (one.epochs if with_all else _few(one.epochs, few))
+        for line in (one.epochs if with_all else thinned(one.epochs, few))
     ]
     if not lines:
         return None
@@ -431,12 +431,6 @@ def epoch_table(evidence: Evidence, words: Words, *, with_all: bool = True) -> T
     most = len(lines) if with_all else MOST_LINES
     note = _engine_text(evidence, words) if with_all else ""
     return table_of(caption, fields, lines, note, num_shown=most, is_sortable=True)
-
-
-def _few(epochs: Sequence[Line], most: int) -> Sequence[Line]:
-    """At most so many, evenly spaced, the last and if there are several the first among them."""
-    places = np.linspace(len(epochs) - 1, 0, min(most, len(epochs))).round().astype(int)
-    return [epochs[place] for place in places[::-1]]
 
 
 def epochs_by_cell(evidence: Evidence, words: Words) -> Table | None:
@@ -502,6 +496,13 @@ def _settings(evidence: Evidence, words: Words) -> str:
 
 MOST_POINTS, MOST_OF_SEED = 120, 60
 """Points of one curve; a longer one is thinned out and keeps its last point."""
+T = TypeVar("T")
+
+
+def thinned(items: Sequence[T], most: int = MOST_POINTS) -> list[T]:
+    """At most so many, evenly spaced, the last and if there are several the first among them."""
+    places = np.linspace(len(items) - 1, 0, min(most, len(items))).round().astype(int)
+    return [items[place] for place in places[::-1]]
 
 
 @dataclass(frozen=True)
@@ -601,18 +602,9 @@ def metric_curves(data: RunData, metric: str) -> Curves | None:
     ]
     if not means:
         return None
-    seeds = (
-        (cell, tuple((x, y) for x, y in own.items() if x in {*thinned([*own], MOST_OF_SEED)}))
-        for cell, own in by_seed
-    )
+    seeds = ((cell, tuple(thinned([*own.items()], MOST_OF_SEED))) for cell, own in by_seed)
     counted = bool(longest), over_updates and bool(longest), num_each
     return Curves(metric, tuple(means), *counted, tuple(seeds))
-
-
-def thinned(moments: Sequence[float], most: int = MOST_POINTS) -> list[float]:
-    """At most so many of the moments, evenly spaced, with the last one kept."""
-    stride = max(1, math.ceil(len(moments) / most))
-    return list(moments[::-1][::stride])[::-1]
 
 
 ABOVE = 1.25

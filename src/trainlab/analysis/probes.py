@@ -331,9 +331,7 @@ class ProbedQuantity:
 
     def drawn_targets(self) -> list[str]:
         """At most MOST_LAYERS, evenly by depth, the first and the last among them."""
-        number = min(MOST_LAYERS, len(self.targets))
-        places = np.linspace(0, len(self.targets) - 1, number).round().astype(int)
-        return [self.targets[place] for place in places]
+        return thinned(self.targets, MOST_LAYERS)
 
     def most_different(self, number: int) -> list[str]:
         """The first cell and those whose last values differ most from its, so many in all, in order."""
