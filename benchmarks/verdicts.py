@@ -441,19 +441,20 @@ def means(studies: int) -> None:
 
 def scaling(studies: int) -> None:
     """A line that is true, measured with noise in proportion."""
-    print("\nScaling: intervals that hold the truth: fixed, per sample; said to fit")
+    print("\nScaling: intervals that hold the truth: fixed, per sample, a new size; said to fit")
     for sizes in ((1, 16, 256), (1, 4, 16, 64, 256), (1, 2, 4, 8, 16, 32, 64, 128, 256)):
         true = np.array([2 + 0.05 * size for size in sizes])
-        count = np.zeros(3)
-        for factors in 1 + 0.03 * rng.standard_normal((studies, len(sizes))):
-            fit = fit_batches(dict(zip(sizes, (true * factors).tolist(), strict=True)))
+        count = np.zeros(4)
+        for factors in 1 + 0.03 * rng.standard_normal((studies, len(sizes) + 1)):
+            fit = fit_batches(dict(zip(sizes, (true * factors[:-1]).tolist(), strict=True)))
             count += [
                 within(fit.fixed.interval, 2),
                 within(fit.per_sample.interval, 0.05),
+                within(fit.predict(100).interval, 7 * factors[-1]),
                 fit.verdict == "fits",
             ]
         row(f"{len(sizes)} sizes", count / studies)
-        if (np.abs(count[:2] / studies - 0.95) > 0.01).any():
+        if (np.abs(count[:3] / studies - 0.95) > 0.01).any():
             failed.append("scaling")
 
 

@@ -85,18 +85,19 @@ def _steps(line: Json) -> np.ndarray:
 
 
 def _power(lines: Series) -> float:
-    """Found as the root of: the slope over places that follow from a power, less that power."""
+    """Whose root mean squares over the periods lie nearest to the norms, but for a factor."""
     norms = np.log([_norm(line) for line in lines])
 
-    def beyond(power: float) -> float:
-        means = [np.mean(_steps(line) ** (2 * power)) ** (1 / (2 * power)) for line in lines]
-        return float(np.polyfit(np.log(means), norms, 1)[0] - power)
+    def off(power: float) -> float:
+        means = [np.log(np.mean(_steps(line) ** (2 * power))) / 2 for line in lines]
+        return float(np.var(norms - means))
 
-    return float(optimize.brentq(beyond, 0.01, 40, xtol=1e-13))
+    near = {"method": "bounded", "options": {"xatol": 1e-9}}
+    return float(optimize.minimize_scalar(off, bounds=(0.01, 40), **near).x)
 
 
 def accumulation(run: RawRun, found: Finding) -> Expected:
-    """The power whose own root mean squares over the periods have that slope, of each trial."""
+    """By least squares, of each trial."""
     own = _own(run, found)
     slopes = [_power(lines) for lines in own]
     times, _ = _geometric([_norm(lines[-1]) / _norm(lines[0]) for lines in own])

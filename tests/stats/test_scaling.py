@@ -15,6 +15,7 @@ def test_a_line_is_found_on_hand_worked_numbers() -> None:
     assert fit.per_sample.value == pytest.approx(0.5)
     # From 16 to 32 a sample takes 18/32 = 0.5625 instead of 10/16 = 0.625: exactly a tenth less.
     assert fit.enough == pytest.approx(4 * 2 / 0.5)
+    assert fit.predict(100).value == pytest.approx(52)
     assert [one.error for one in fit.left_out] == pytest.approx([0, 0, 0, 0], abs=1e-9)
     assert fit.verdict == "fits"
 
@@ -42,7 +43,7 @@ def test_two_sizes_give_a_line_but_no_interval_and_no_verdict() -> None:
     fit = fit_batches({1: 3.0, 11: 13.0})
     assert (fit.fixed.value, fit.per_sample.value) == pytest.approx((2, 1))
     assert (fit.fixed.interval, fit.per_sample.interval) == (None, None)
-    assert fit.enough_interval is None
+    assert (fit.predict(5).interval, fit.enough_interval) == (None, None)
     assert (fit.left_out, fit.verdict) == ((), "cannot tell")
     # Measured in several processes they have one.
     fit = fit_batches({1: 3.0, 11: 13.0}, TimeNoise(0.01, 4))

@@ -534,22 +534,18 @@ class Curves:
     """Each single seed: its cell, and its value by moment."""
 
 
-RISES, FAR = 5.0, 100.0
-"""A loss explodes that rises to so many times its first value and that of others, or lies so far above."""
+FAR = 100.0
+"""A loss explodes that rises to so many times the lowest at which any setting begins."""
 
 
 def exploding(curves: Curves) -> dict[str, float]:
     """The cells of a loss that rise so far that the others could not be read beside them: to which mean."""
     means = grouped(curves.points, lambda point: point.cell)
-    peaks = {cell: max(point.mean for point in points) for cell, points in means.items()}
-    if not lower_is_better(curves.metric) or min(peaks.values()) <= 0:
+    lowest = min(points[0].mean for points in means.values())
+    if not lower_is_better(curves.metric) or lowest <= 0:
         return {}
-    usual = sorted(peaks.values())[(len(peaks) - 1) // 4]
-    return {
-        cell: peak
-        for cell, peak in peaks.items()
-        if peak > FAR * usual or peak > RISES * max(usual, means[cell][0].mean)
-    }
+    peaks = {cell: max(point.mean for point in points) for cell, points in means.items()}
+    return {cell: peak for cell, peak in peaks.items() if peak > FAR * lowest}
 
 
 def metric_curves(data: RunData, metric: str) -> Curves | None:

@@ -61,6 +61,7 @@ class _Line:
 
     parts: Floats
     covariance: Floats
+    residual: float
     quantile: float
 
 
@@ -114,6 +115,17 @@ class BatchScaling:
             return Interval(4 * self.fixed.interval.low / most if most else math.inf, math.inf)
         ends = [4 * (b + sign * math.sqrt(inside)) / a for sign in (-1, 1)]
         return Interval(max(0.0, min(*ends, self.enough)), max(*ends, self.enough))
+
+    def predict(self, batch_size: int) -> Fitted:
+        """The time at any batch size; a measurement of it would fall into the interval in 95% of cases."""
+        value = self.fixed.value + self.per_sample.value * batch_size
+        if self.line is None:
+            return Fitted(value, None)
+        row = np.array([1.0, batch_size])
+        # The line's own error and that of one measurement, which is a share of the time.
+        variance = float(row @ self.line.covariance @ row) + self.line.residual**2 * value**2
+        half_width = self.line.quantile * math.sqrt(variance)
+        return Fitted(value, Interval(max(0.0, value - half_width), value + half_width))
 
 
 def noise_of(samples: Iterable[Sequence[float]]) -> TimeNoise | None:
@@ -188,4 +200,4 @@ def _line(rows: Floats, noise: TimeNoise | None) -> _Line | None:
             squares += noise.degrees_of_freedom * noise.error**2
             degrees += noise.degrees_of_freedom
     quantile = float(special.stdtrit(degrees, 0.975))
-    return _Line(parts, squares / degrees * inverse, quantile)
+    return _Line(parts, squares / degrees * inverse, math.sqrt(squares / degrees), quantile)
