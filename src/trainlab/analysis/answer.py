@@ -230,8 +230,7 @@ class _Writer:
             yield Statement(one.sentence(self.words), one.section, row=one.row)
 
     def learned(self) -> Iterator[Statement]:
-        """About the metric that people ask about first: the best setting, then the largest decided effect
-        of each factor, the largest first, and the factors without any."""
+        """The best setting, the largest decided effect of each factor, then the factors without any."""
         if self.metric and len(self.cells) == 1:
             yield from self.one_setting(self.evidence.cells[0])
             return
@@ -393,8 +392,7 @@ class _Writer:
         return when
 
     def failures(self) -> Iterator[Statement]:
-        """Settings some of whose runs diverged, those with the largest share of them first; then metrics
-        that were not finite."""
+        """Settings some of whose runs diverged, the worst first; then metrics that were not finite."""
         diverged = self.by_kind.get("diverged", [])
         for one in sorted(diverged, key=lambda one: -one.num_diverged / one.n)[:MOST_NAMED]:
             key = "answer_diverged" if one.num_diverged == one.n else "answer_diverged_some"
@@ -446,8 +444,7 @@ class _Writer:
                 yield self.say(f"answer_device_{mode}", "factor-device", **both)
 
     def speed(self) -> Iterator[Statement]:
-        """Of each other factor the fastest level in training; one mode without the other where only that
-        was measured."""
+        """Of each other factor the fastest level, in each mode that was measured."""
         # What processes gain is told with their efficiency.
         apart = {DEVICE, *(one.factor for one in self.by_kind.get("parallel", ()) if one.interval)}
         for mode in MODES:
@@ -478,8 +475,7 @@ class _Writer:
             yield self.tell(one, f"answer_energy_{mode}", section_of(factor), within=within)
 
     def step(self) -> Iterator[Statement]:
-        """Of a step, where one setting was measured: its time, its largest phases, how long it waits for
-        data, its largest operator, its memory."""
+        """Where one setting was measured: its step, phases, waiting for data, top operator, memory."""
         words = self.words
         if len({measurement.trial.cell for measurement in self.evidence.measured}) > 1:
             return
@@ -515,8 +511,7 @@ class _Writer:
                 yield self.say("answer_memory", "phases", peak=measurement.memory.peak_bytes)
 
     def batches(self) -> Iterator[Statement]:
-        """The optimizer's share at the smallest batch, the batch beyond which gains end, what processes
-        gain, the top operator: the short forms of findings that have one."""
+        """The short forms of the findings of cost that have one."""
         for kind in ("optimizer_share", "scaling", "parallel", "top_operator"):
             for one in self.by_kind.get(kind, ()):
                 if (key := one.of_kind.brief(one)) is not None:
@@ -762,8 +757,7 @@ MOST_ROWS = 12
 
 
 def answer_table(data: RunData, words: Words) -> Table | None:
-    """A row per setting: the metric that the answer goes by, and time and memory of a step, where they are
-    known; None where one setting was trained, which has epochs to show."""
+    """A row per setting: the metric of the answer, time and memory; None where one setting was trained."""
     evidence, cells = data.evidence, data.evidence.cells
     metric = next(iter(compared_metrics(evidence)), "")
     measured = next(filter(None, map(evidence.measured_in, MODES)), [])

@@ -43,9 +43,8 @@ class Confusion:
 
 
 def best_confusion(evidence: Evidence) -> Confusion | None:
-    """Of the setting with the best accuracy, or where none was measured with the best of what is compared
-    first; None where no trial recorded any. Only records of the same classes and as many samples as the
-    first are added up."""
+    """Of the setting with the best accuracy, or of the metric compared first; None without any record. Only
+    records of the same classes and as many samples are added up."""
     for metric in [ACCURACY] if ACCURACY in evidence.metrics else compared_metrics(evidence)[:1]:
         for cell in best_first(evidence, metric):
             trials = sorted(evidence.learned[cell].items())
@@ -114,8 +113,7 @@ CONFUSED = Kind(
     statement=_confused_text,
     phrases=lambda found, words: {name: found.numbers[name] for name in ("first", "second")},
 )
-"""The two classes that the best setting confuses most often: the samples of the first that were taken for
-the second, at least as many as the other way; all counts are over all seeds."""
+"""The two classes confused most often: samples of the first taken for the second, over all seeds."""
 
 
 def confused_findings(evidence: Evidence) -> Iterator[Finding]:

@@ -109,8 +109,7 @@ def side_by_side(first: Evidence, second: Evidence) -> SideBySide:
 
 
 def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
-    """Runs of one study with different seeds as one; RecordError, which names them by `paths`, their
-    folders, says why they must stay apart."""
+    """Runs of one study with different seeds as one; RecordError says why they must stay apart."""
     first = runs[0]
     names = labels_of(runs, paths) if paths else tuple(run.name for run in runs)
     learned = {cell: dict(seeds) for cell, seeds in first.learned.items()}
@@ -147,8 +146,7 @@ def pooled(runs: Sequence[Evidence], paths: Sequence[Path] = ()) -> Evidence:
 
 
 def _same_builtin_code(first: Evidence, second: Evidence) -> bool:
-    """Whether both ran a workload that is part of trainlab, with the same code: the folder that they were
-    started in, and its git commit, then have no part in it."""
+    """Whether both ran one of our workloads with the same code: the git commit has then no part in it."""
     codes = {
         trial.resolved.get("code")
         for run in (first, second)
@@ -370,8 +368,7 @@ def _learned_compared(metric: str, pairs: Sequence[CellComparison], words: Words
 def comparison_of(
     first: RunData, second: RunData, compared: SideBySide, lang: str, labels: Sequence[str] = ()
 ) -> Document:
-    """The report of two runs, the first called A and the second B; `labels` tell them apart in the title,
-    or else their studies' names."""
+    """The report of two runs, A and B; `labels` name them in the title, else their studies do."""
     words = Words(lang)
     a, b = first.evidence, second.evidence
     name_a, name_b = labels or (a.name, b.name)

@@ -114,8 +114,7 @@ OF_SCRIPTS = (
     *(name for name in TrainSpec.model_fields if setting_of(TrainSpec, name).is_of_scripts),
     "threads",
 )
-"""The settings that a script is given. It chooses all others itself: what they were seen to be is in
-`resolved`."""
+"""The settings that a script is given; all others it chooses itself, and `resolved` has them."""
 
 
 def read_trial(files: TrialFolder, *, of_script: bool) -> TrialRecords:
@@ -151,8 +150,7 @@ def _read(file: RecordFile[R]) -> R | None:
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that cannot be read, or is not as it was written, or times of another machine: what is left
-    out."""
+    """What is left out: a file that is damaged, or times of another machine."""
 
     trial: str | None
     """The trial's id; None for a machine's record."""
@@ -233,8 +231,7 @@ class Evidence:
         return [one for seeds in self.learned.values() for one in seeds.values()]
 
     def values(self, cell: str, metric: str) -> dict[int, float]:
-        """A metric of the last epoch by seed, of trials that ended well and repeat no other; NaN where it
-        was not finite or one diverged."""
+        """By seed, of trials that ended well and repeat no other; NaN where it was not finite."""
         repeats = self.repeats.get(cell, frozenset())
         return {
             seed: learned.value(metric)
@@ -244,8 +241,7 @@ class Evidence:
 
     @cached_property
     def repeats(self) -> Mapping[str, Set[int]]:
-        """By cell, seeds with which a script computed exactly what it did with an earlier one: it seeds
-        itself, and its second run is no second sample."""
+        """By cell, seeds with which a script computed just what it did with another: no sample."""
         found: dict[str, Set[int]] = {}
         for cell, by_seed in self.learned.items():
             did = {
@@ -395,8 +391,7 @@ def _elsewhere(
 
 
 def _measurements(read: Iterable[TrialRecords]) -> Iterator[Measurement]:
-    """One per cell, mode and weights, and of an A/A pair its second; those without a timed process are left
-    out."""
+    """One per cell, mode and weights, and the second of an A/A pair; none without a timed process."""
     done = [one for one in read if one.trial.kind == "cost" and one.trial.state == "done"]
     steps_ms = process_steps_ms({one.trial.id: one.cost for one in done if one.cost is not None})
     measured = grouped(
@@ -439,8 +434,7 @@ def _best_limits(read: Iterable[TrialRecords]) -> dict[str, costs.LimitsRecord]:
 # What differs between two trials or two runs beyond the factor that was meant to.
 
 COMPANY = frozenset({"trials_together"})
-"""With how many others a trial ran as one program: it computes the same with any, and has its share of the
-time."""
+"""With how many others a trial ran as one program: it computes the same with any."""
 CALLED = {
     "accumulate": ("accum",),
     "batch_size": ("batch",),

@@ -126,8 +126,7 @@ EFFECT = Kind(
         and not (_is_small(found) or found.diverged_a > 0 or found.diverged_b > 0)
     ),
 )
-"""What a change of one factor does to a metric, seed by seed. `p` is adjusted for all comparisons of the
-metric."""
+"""What a change of one factor does to a metric; `p` is adjusted for all comparisons of the metric."""
 NO_RESET = replace(EFFECT, name="no_reset", rank=0, repeats_row=lambda found: False)
 """The effect of never resetting gradients; the sentence says why."""
 EFFECTS = (EFFECT, NO_RESET)
@@ -162,8 +161,7 @@ TREND = Kind(
         "to_level": level_text(found.highest),
     },
 )
-"""How a metric changes along the ordered levels of a factor: per doubling of the level, or from the lowest
-to the highest."""
+"""How a metric changes with a factor: per doubling, or from the lowest level to the highest."""
 INTERACTION = Kind(
     "interaction",
     "factors",
@@ -267,8 +265,7 @@ def _confounds(evidence: Evidence, pair: Contrast) -> tuple[Confound, ...]:
 
 
 def pattern_findings(evidence: Evidence, table: MetricTable) -> Iterator[Finding]:
-    """What several cells show together: trends, then interactions; each a family of contrasts of its own,
-    with the noise of all cells."""
+    """Trends, then interactions; each a family of contrasts with the noise of all cells."""
     yield from _decided(TREND, "slope", table, [*_trends(evidence, table)])
     yield from _decided(INTERACTION, "difference", table, [*_interactions(table)])
 
@@ -435,8 +432,7 @@ def compared_entries(
     *,
     is_ratio: bool,
 ) -> tuple[Entry, ...]:
-    """The value of the reference and of the other cell, how they differ, and the interval of that; beside
-    "equivalent" it is the 90% one, and says so."""
+    """Both values, how they differ, and the interval of that: of 90% beside "equivalent"."""
     within, difference = tables.within(interval), EMPTY
     if is_ratio and change is not None:
         values = [tables.number(one) for one in pair]

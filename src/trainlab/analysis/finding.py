@@ -186,8 +186,7 @@ class Finding:
         text: Callable[[float], str] = figure,
         interval: Interval | None = None,
     ) -> str:
-        """The interval, where there is one: of 95%, or of 90% where that decided; `interval` stands for
-        it in another unit."""
+        """The interval, of 95% or of 90% where that decided; `interval` stands for it in another unit."""
         shown = interval or self.interval
         if shown is None:
             return ""
@@ -272,8 +271,7 @@ class RunData:
 
     @cached_property
     def drawn_cells(self) -> tuple[str, ...]:
-        """The cells whose curves are drawn, in the study's order: all that learned, or where these are
-        too many, the first (the reference) and those with the best and worst final mean."""
+        """The cells that are drawn: all, or the reference and those that ended highest and lowest."""
         cells = [cell.id for cell in self.evidence.cells if cell.id in self._trained]
         metrics = compared_metrics(self.evidence)
         if len(cells) <= MOST_LINES or not metrics:

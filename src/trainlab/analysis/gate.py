@@ -55,17 +55,14 @@ class Check:
     """Processes, or seeds."""
     num_run: int
     interval: Interval | None = None
-    """Of the change: each end is a bound on its side alone, the one that decides. None where too few show
-    how much they vary."""
+    """Of the change: each end is a bound on its side alone. None where too few show how much they vary."""
     verdict: Judgement = "cannot tell"
     needed: int | None = None
-    """Processes, or seeds, of each run that would decide if the change is as it was seen; None: decided, or
-    it cannot be said."""
+    """Processes, or seeds, of each run that would decide if the change is as seen; None where unknown."""
     needed_unchanged: int | None = None
     """The same if nothing has changed."""
     has_diverged: bool = False
-    """Of a metric: whether a larger share of seeds diverged in one run than in the other, which no number
-    of seeds makes up for."""
+    """Of a metric: whether more seeds diverged in one run than in the other; no others make up for it."""
 
     @property
     def is_cost(self) -> bool:
@@ -141,8 +138,7 @@ def disturbances(evidence: Evidence, cells: Sequence[str], mode: str) -> Iterato
 def metric_checks(
     run: Evidence, baseline: Evidence, cells: Sequence[str], metric: str, margin: float, number: int
 ) -> Iterator[Check]:
-    """The final metric of the learn trials, paired by seed, one check per setting; `number` is that of all
-    comparisons of the gate."""
+    """The final metric, paired by seed, one check per setting; `number` is that of all comparisons."""
     sign = 1.0 if run.study.is_better_lower(metric) else -1.0
     before = {cell: baseline.values(cell, metric) for cell in cells}
     after = {cell: run.values(cell, metric) for cell in cells}
@@ -440,8 +436,7 @@ class Gate:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as long a step takes, in the setting that became slowest beside the baseline's;
-        None where none was compared."""
+        """How many times as long a step takes where it became slowest; None where none was compared."""
         return None if self._slowest is None else self._slowest.change
 
     @property
@@ -456,8 +451,7 @@ class Gate:
 
     @property
     def processes_needed(self) -> int | None:
-        """Of each run, to decide every time that is open, if ratios are as they were seen; None where
-        nothing is open or it cannot be said."""
+        """Of each run, to decide every time that is open; None where nothing is, or it cannot be said."""
         return most_needed(one.needed for one in self._open("processes"))
 
     @property
@@ -471,8 +465,7 @@ class Gate:
         return [one for one in found if one.verdict == "cannot tell"]
 
     def sentences(self, lang: str = "en", *, cell: str = "{}") -> list[str]:
-        """The verdict first, then comparison by comparison, then what would tell where it is open. Where
-        there are several settings each is named, as `cell` says."""
+        """The verdict, then each comparison, its setting named as `cell` says, then what would tell."""
         words, ranks = Words(lang), list(OUTCOMES)
         worst = next(judged for judged, outcome in OUTCOMES.items() if outcome == self.verdict)
         some = sum(one.verdict == worst for one in self.checks)
@@ -485,9 +478,8 @@ class Gate:
         return [*texts, *filter(None, (needs_sentence(k, self._open(k), words) for k in KINDS))]
 
     def commands(self) -> list[str]:
-        """What to run with the code of either run, where it is open: the command that made it, with as many
-        processes or seeds as would decide if all is as it was seen; where nobody would wait for so many,
-        if nothing has changed. Empty where no command made it, or there were as many already."""
+        """What to run with the code of either run where it is open: the command that made it, with as many
+        processes or seeds as would decide. Empty where none made it, or there were as many already."""
         commands = []
         for kind, instead_of in KINDS.items():
             checks = self._open(kind)

@@ -84,9 +84,8 @@ def ways(words: Words, is_known: bool) -> dict[str, object]:
 
 
 BEST = Kind("best", "learning", rank=8, statement=_best_text)
-"""The best cell of a metric, then those that gave the same in every seed, then those that cannot be told
-from it; cells with seeds that diverged are left out and counted. Where nothing says which way is better,
-the highest."""
+"""The best (or highest) cell of a metric, those that gave the same in every seed, then those that cannot be
+told from it; cells with seeds that diverged are left out and counted."""
 
 
 def best_findings(
@@ -292,8 +291,7 @@ def learn_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _times_to_target(evidence: Evidence, target: Target) -> Iterator[Finding]:
-    """Of every cell, then every cell against its reference. One that was stopped from outside might yet
-    have reached it, and does not count."""
+    """Of every cell, then of every pair. One that was stopped from outside might yet have reached it."""
 
     about = {"subject": target.metric, "target": target.value}
     never: Line = {"epoch": math.inf, "time_s": math.inf}
@@ -733,8 +731,7 @@ def curve_figure(data: RunData, metric: str, words: Words) -> Figure | None:
 def curves_beside(
     runs: Sequence[RunData], labels: Sequence[str], metric: str, words: Words
 ) -> Figure | None:
-    """A metric over training in several runs; None where too little is known, or their moments are of
-    different kinds."""
+    """A metric over training in several runs; None where too little is known, or moments differ in kind."""
     most, names, found = max(1, MOST_LINES // len(runs)), list[str](), list[Curves]()
     for data, label in zip(runs, labels, strict=True):
         curves = metric_curves(data, metric)

@@ -28,8 +28,7 @@ OF_ONE = frozenset(
 
 
 def compared_metrics(evidence: Evidence) -> list[str]:
-    """Those of the run that are compared, the one that the answer goes by first. Losses of different losses
-    are not."""
+    """Those that are compared, that of the answer first; losses of different losses are not."""
     names = in_order(evidence.metrics, evidence.study)
     if any(factor.startswith("loss.") for factor in evidence.factors):
         return [name for name in names if not name.endswith("/loss")]
@@ -84,8 +83,7 @@ def _wanted(metric: str, study: Study) -> tuple[object, ...]:
 
 
 def _is_aside(metric: str, study: Study) -> bool:
-    """Whether it is likely no result, as a learning rate or a time that is written, too: nobody asked for
-    it, and nothing says which way is better."""
+    """Whether it is likely no result, as a learning rate: not asked for, and no way of it is better."""
     is_known = _is_asked(metric, study) or study.is_better_lower(metric) is not None
     return not is_known and (study.script is not None or metric.startswith("train/"))
 
@@ -171,8 +169,7 @@ class Contrast:
 
 
 def contrasts(cells: Sequence[Cell]) -> list[Contrast]:
-    """Every cell against its reference, then the levels of each factor against each other: pairs that
-    differ by one factor and leave its reference out, all else equal."""
+    """Every cell against its reference, then the other levels of each factor against each other."""
     pairs = against_references(cells)
     of_levels = (pair for pair in pairs if pair.levels != (None, None))
     by_reference = grouped(of_levels, lambda pair: (pair.factor, pair.reference.id))
@@ -217,8 +214,7 @@ def against_references(cells: Sequence[Cell]) -> list[Contrast]:
 
 
 def with_like_seeds(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """The cells whose seeds change the same as the first cell's. What a seed changes is no setting of the
-    training: cells that differ by it have no seeds in common to be compared by."""
+    """The cells whose seeds change the same as the first cell's: others have no seeds in common with it."""
     return [cell for cell in cells if cell.settings.seed_parts == cells[0].settings.seed_parts]
 
 

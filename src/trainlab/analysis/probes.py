@@ -167,8 +167,7 @@ def _is_dense_weight(row: FiredRecord) -> bool:
 def _ratio_of(
     pairs: Pairs, size: Callable[[ProbeRecord], float] = per_step_norm
 ) -> tuple[Ratio | None, int]:
-    """The geometric mean over seeds of one size over another, of those that are positive, with its
-    interval; and how many are exactly zero, 0 where all are."""
+    """The geometric mean over seeds of those that are positive; and how many are zero, 0 where all are."""
     values = [size(a) / size(b) for a, b in pairs if a is not None and b is not None and b.value]
     finite = [value for value in values if math.isfinite(value)]
     if finite and not any(finite):
@@ -200,8 +199,7 @@ def _beyond(
     size: Callable[[ProbeRecord], float] = per_step_norm,
     **values: Any,
 ) -> Iterator[Finding]:
-    """Where the whole interval of the ratio of some pairs lies below the lower bound or above the upper
-    one."""
+    """Where the whole interval of the ratio lies below the lower bound or above the upper one."""
     ratio, num_zero = _ratio_of(pairs, size)
     if ratio is not None:
         low, high = _ends(ratio)
@@ -338,8 +336,7 @@ class ProbedQuantity:
         first, *others = self.cells
 
         def difference(cell: str) -> float:
-            """The largest over layers, on a log scale; infinite where one alone is zero, or was not finite
-            in the end."""
+            """The largest over layers, on a log scale; infinite where one alone is zero or not finite."""
             largest = 0.0
             for target in self.targets:
                 both = [self.means.get((one, target)) for one in (first, cell)]
@@ -471,8 +468,7 @@ def _fit(rows: Sequence[Spec]) -> tuple[Spec, bool]:
 
 
 def _depth_figure(one: ProbedQuantity, words: Words, place: str) -> Figure:
-    """The layers from left to right. A line per moment of the only cell, or per cell; of several cells the
-    first moment is dashed."""
+    """A line per moment of the only cell, or per cell; of several the first moment is dashed."""
     title = words.probe_title(one.quantity, one.reducer)
     has_cells, of_parameters = len(one.cells) > 1, one.quantity in PARAMETERS
     rows: list[Spec] = []
@@ -567,8 +563,7 @@ def _value_hover(title: str, words: Words) -> charts.Hover:
 def _time_figures(
     one: ProbedQuantity, words: Words, place: str, num_settings: int
 ) -> Iterator[Figure]:
-    """Of the only layer, a line per setting; of several, a chart for each of the settings that matter most,
-    all on the same axis."""
+    """Of the only layer, a line per setting; of several, a chart for the most different settings."""
     drawn, has_layers = one.drawn_targets(), len(one.targets) > 1
     cells = one.most_different(num_settings) if has_layers else list(one.cells)
     rows = [

@@ -65,8 +65,7 @@ class Prospect(NamedTuple):
 
 
 def prospects(study: Study, runs: Path | None = None) -> tuple[Prospect, ...]:
-    """For the first metric and every one with a margin; empty where nothing is compared. `runs` is the
-    folder of earlier runs."""
+    """For the first metric and every one with a margin; `runs` is the folder of earlier runs."""
     cells = study.all_cells
     pairs = contrasts(cells)
     if not study.learn or not pairs or len(study.seeds) < 2 or len(cells) > MOST_CELLS:
@@ -120,8 +119,7 @@ def _stated(study: Study) -> dict[str, float]:
 
 
 def _alike(study: Study, runs: Path | None) -> list[tuple[RunFolder, dict[str, str]]]:
-    """The newest runs that train the same, and what the cells of this study that they have are called
-    there. What cannot be read is left out."""
+    """The newest runs that train the same, with what the cells of this study are called there."""
     wanted = [(cell.id, cell.settings.learning) for cell in study.all_cells]
     alike: list[tuple[str, RunFolder, dict[str, str]]] = []
     for path in runs.glob("*/study.json") if runs is not None and runs.is_dir() else ():
@@ -154,8 +152,7 @@ def expected_s(study: Study, runs: Path, host: str) -> float | None:
 
 
 def _earlier(study: Study, runs: Path | None) -> dict[str, Noise]:
-    """By metric the noise of the cells that runs like it have in common with this study; that of a typical
-    one for a cell that they lack."""
+    """By metric the noise of the cells in runs like it; that of a typical one for a cell they lack."""
     found: dict[str, dict[str, list[list[float]]]] = {}
     for run, shared in _alike(study, runs):
         with suppress(TrainlabError):

@@ -56,8 +56,7 @@ class PublishedFigure:
 
     @property
     def inside(self) -> bool | None:
-        """Whether a value that rounds to the published figure lies in the interval; None where there is
-        none."""
+        """Whether the published figure may lie in the interval; None where there is none."""
         if self.interval is None:
             return None
         low, high = self.interval.low - self.rounding, self.interval.high + self.rounding
@@ -82,8 +81,7 @@ class PublishedCurve:
 def differing_settings(
     evidence: Evidence, settings: Mapping[str, TrainSpec]
 ) -> dict[str, tuple[str, ...]]:
-    """Cells that did not train with the published settings, each with what differs; a subset of the data is
-    reported elsewhere."""
+    """Cells that did not train with the published settings, each with what differs."""
     found = {}
     for cell in evidence.cells:
         ours, published = cell.settings.learning, settings.get(cell.id, cell.settings).learning
@@ -100,8 +98,7 @@ def reproduce(
     published: Mapping[str, Mapping[str, tuple[float, ...]]],
     settings: Mapping[str, TrainSpec],
 ) -> list[PublishedFigure]:
-    """Every published figure that the run has an epoch for, in the order published; cells that were not
-    trained with `settings`, those of the published cells, are left out."""
+    """Every published figure that the run has an epoch for, of the cells trained with those settings."""
     not_comparable = differing_settings(evidence, settings)
     curves = (
         (cell, metric, values)

@@ -75,8 +75,7 @@ def heading(name: str) -> str:
 
 
 def epoch_table(evidence: Evidence) -> pd.DataFrame:
-    """One row per learn trial and epoch: metrics and times as in the curve. Trials that have ended come
-    before those that have begun."""
+    """One row per learn trial and epoch, as in the curve; those that have ended come first."""
     curves = [(one.trial, one.epochs) for one in evidence.all_learned]
     curves += [(t, evidence.begun[t.id].epochs) for t in evidence.trials if t.id in evidence.begun]
     rows = [

@@ -67,8 +67,8 @@ def table_of(
     num_shown: int = MANY_ROWS,
     is_sortable: bool = False,
 ) -> Table:
-    """A row per item; `cell` gives the cell of the study that an item is about, `row` its id. A sortable
-    table has names from code in its first column, and its rows beyond `num_shown` are folded away."""
+    """A row per item; `cell` gives the cell that it is about, `row` its id. A sortable table has names from
+    code in its first column, and folds rows beyond `num_shown` away."""
     fields = list(fields)
     rows = tuple(
         Row(tuple(f.entry(item) for f in fields), None if cell is None else cell(item), row(item))

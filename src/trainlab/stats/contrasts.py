@@ -111,8 +111,7 @@ class Family:
 
     @property
     def p(self) -> Floats:
-        """The share of studies without any difference in which some contrast has a score as large; never
-        zero, since a simulation cannot show that."""
+        """The share of studies without any difference in which some score is as large; never zero."""
         largest = self.critical.largest
         scores = np.abs(self.estimates.scores(self.estimates.value))
         beyond = len(largest) - np.searchsorted(largest, scores, side="left")
@@ -125,8 +124,7 @@ class Family:
 
     @property
     def half_width_90(self) -> Floats:
-        """Of simultaneous 90% intervals: no more than 5% of studies have one that ends short of the truth
-        on a given side. One that lies within a margin shows equivalence."""
+        """Of simultaneous 90% intervals: one that lies within a margin shows equivalence."""
         return self.estimates.half_width(self.critical.one_sided)
 
 

@@ -99,13 +99,11 @@ class Comparison:
     """Comparisons decided together."""
     verdict: Verdict
     is_withheld: bool
-    """Whether it would be equivalent or identical, had as many seeds diverged in the one cell as in the
-    other: no further seeds settle that."""
+    """Whether it would be equivalent or identical, had as many seeds diverged in both cells."""
     detectable: float | None
     """The smallest difference that so many seeds detect with power 0.8."""
     seeds_needed: int | None
-    """Estimated to decide it with power 0.8 if the observed effect is the true one; `None`: already
-    decided, or cannot be estimated."""
+    """To decide it with power 0.8 if the effect is as seen; `None`: decided, or not to be estimated."""
 
     @property
     def num_diverged(self) -> int:
@@ -114,8 +112,7 @@ class Comparison:
 
 
 def are_identical(values: Floats) -> bool:
-    """Whether cells [cells, seeds] have the same value in every seed but for rounding, and in two seeds or
-    more."""
+    """Whether cells [cells, seeds] have the same value in every one of two seeds or more."""
     if values.shape[1] < FEWEST_SEEDS:
         return False
     spread, size = np.ptp(values, axis=0), np.abs(values).max(axis=0)
