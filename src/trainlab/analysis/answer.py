@@ -639,8 +639,6 @@ class _Writer:
                 num_seen = min(one.n for one in some)
                 detectable = [one.detectable for one in some if one.detectable is not None]
                 key = "open_learning" if detectable else "open_learning_bare"
-                ends = min(detectable, default=0.0), max(detectable, default=0.0)
-                least, size = (size_text(self.metric, one, words) for one in ends)
                 needed, after = 0, words("open_too_many")
                 if num_seen < FEWEST_SEEDS:
                     key, needed, after = "open_one_seed", ENOUGH_TO_TEST, ""
@@ -653,7 +651,7 @@ class _Writer:
                     metric=words.metric(self.metric),
                     pairs=self.pairs(some),
                     seeds=finding.num_seeds(num_seen, words),
-                    size=size if size == least else words("size_by_pair", low=least, high=size),
+                    size=size_text(self.metric, max(detectable, default=0.0), words),
                 )
                 command = self.command(f"--seeds {needed}", SEED_OPTIONS) if needed else None
                 minutes = self.minutes(learn=needed / num_asked)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path
 
 from trainlab import __version__
@@ -21,7 +20,6 @@ from trainlab.analysis.evidence import (
 )
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
-from trainlab.analysis.method import environment_rows
 from trainlab.analysis.metrics import compared_metrics, compared_values
 from trainlab.analysis.operators import operator_table
 from trainlab.analysis.overview import notices
@@ -411,8 +409,6 @@ def comparison_of(
     if operators:
         intro = Paragraph(words("operators_intro"))
         sections.append(Section("operators", words("operators"), (intro, *operators)))
-    machines = (_machine_table(a, b, words),)
-    sections.append(Section("environment", words("environment"), machines))
     names = {"first": name_a, "second": name_b}
     dates = {"date_a": a.record.created[:10], "date_b": b.record.created[:10]}
     return Document(
@@ -428,18 +424,6 @@ def comparison_of(
         sections=tuple(sections),
         cells=tuple(dict.fromkeys(pair.cell for pair in (*compared.costs, *compared.learned))),
     )
-
-
-def _machine_table(first: Evidence, second: Evidence, words: Words) -> Table:
-    """Machine and software of both runs, a row per fact; several GPUs are one fact."""
-    sides = [environment_rows(one.environment, words) for one in (first, second)]
-    rows = [
-        [fact, *(words("list_semicolon").join(t for f, t in side if f == fact) for side in sides)]
-        for fact in dict.fromkeys(fact for side in sides for fact, _ in side)
-    ]
-    headings = (words("what"), "A", "B")
-    columns = [name(heading, itemgetter(place)) for place, heading in enumerate(headings)]
-    return table_of(words("compare_machines"), columns, rows)
 
 
 def _cost_figures(costs: Sequence[CellComparison], words: Words) -> list[Figure]:

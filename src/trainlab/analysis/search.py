@@ -278,12 +278,12 @@ def tried_table(tried: Sequence[Tried], search: SearchSpec, words: Words) -> Tab
     best_first = [*ranked(tried, search)]
     best_first += [one for one in tried if one not in best_first]
 
+    def level(name: str, one: Tried) -> str:
+        return level_text(one.levels[name]) if name in one.levels else ""
+
     fields = [
         value(words("search_number"), lambda one: count(order[one.trial])),
-        *(
-            name(factor_name(d.name, words), partial(_level_entry, d.name))
-            for d in search.dimensions
-        ),
+        *(name(factor_name(d.name, words), partial(level, d.name)) for d in search.dimensions),
         value(
             words.metric(search.metric),
             lambda one: (
@@ -294,7 +294,3 @@ def tried_table(tried: Sequence[Tried], search: SearchSpec, words: Words) -> Tab
     ]
     note = words("search_table_note")
     return table_of(words("search_table"), fields, best_first, note, num_shown=10, is_sortable=True)
-
-
-def _level_entry(name: str, one: Tried) -> str:
-    return level_text(one.levels[name]) if name in one.levels else ""
