@@ -252,8 +252,7 @@ class _Writer:
             yield from self.same(effects)
 
     def objective(self) -> str:
-        """Which metric it goes by, where the objective is none of those recorded or there is another that
-        is no loss; and that nothing says which way of it is better, where that matters."""
+        """Which metric it goes by, where that might have been another; and what is not known of it."""
         words, study, metric = self.words, self.evidence.study, self.metric
         own, compared = without_part(metric), map(without_part, compared_metrics(self.evidence))
         others = [name for name in compared if name != own and not name.startswith("loss")]
@@ -705,8 +704,7 @@ class _Writer:
         return command_with(self.evidence.record.command, added, instead_of)
 
     def minutes(self, learn: float = 1.0, cost: float = 1.0) -> float:
-        """What a whole run takes if its trials of a kind come so many times as often, those that have not
-        ended taken to be like the others; 0 where none has ended by itself."""
+        """What a run takes with so many times the trials of a kind; 0 where none has ended by itself."""
         total_s = 0.0
         for kind, times in (("learn", learn), ("cost", cost)):
             planned = [trial for trial in self.evidence.trials if trial.kind == kind]

@@ -73,8 +73,7 @@ class TrialRecords:
         return _read(self.files.confusion)
 
     def epoch_s(self) -> float | None:
-        """The median training time of its epochs; None where none ended. Of Keras without the first, which
-        compiles, where there are more."""
+        """The median training time of its epochs; of Keras without the first, which compiles."""
         times_s = [float(line["train_s"]) for line in self.epochs]
         if self.watched is not None and self.watched.framework:
             times_s = times_s[1:] or times_s
@@ -298,8 +297,7 @@ class Evidence:
 
 
 def level_of(cell: Cell, factor: str) -> Scalar | None:
-    """The level of any factor in a cell, also where the cell does not change it. None where the setting is
-    not known here: a newer trainlab may have recorded it."""
+    """The level of any factor in a cell, also where that does not change it; None if unknown."""
     outer, dot, inner = factor.partition(".")
     value: Any = getattr(cell.settings, outer, cell.levels.get(factor))
     inside = value.get(inner) if isinstance(value, Mapping) else None
@@ -315,8 +313,7 @@ def gather(folder: RunFolder) -> Evidence:
     damaged: list[Damage] = []
 
     def sound(trial: str | None, read: Callable[[], T]) -> T | None:
-        """What a reader gives; None where it is damaged. The reason has paths as in the run folder, so that
-        a copy of it gives the same report."""
+        """What a reader gives; None where it is damaged. Reasons have paths within the run folder."""
         try:
             return read()
         except RecordError as error:
@@ -529,8 +526,7 @@ def run_confounds(first: Environment, second: Environment) -> tuple[Confound, ..
 def pooling_problems(
     first: Environment, second: Environment, git_matters: bool = True
 ) -> tuple[str, ...]:
-    """Why trials of two runs must not be put into one mean; empty where nothing speaks against it.
-    `git_matters`: whether the code that ran may be that of the folder a run was started in."""
+    """Why trials of two runs must not be put into one mean; `git_matters`: if the folder's code ran."""
     versions = [
         (name, first.packages.get(name), second.packages.get(name)) for name in BREAKS_POOLING
     ]

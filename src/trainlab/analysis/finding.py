@@ -46,8 +46,7 @@ CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 @dataclass(frozen=True)
 class Kind:
-    """What findings of one kind share: where they stand, how they are ranked and worded. Calling it makes
-    one; what is not a field of `Finding` is one of its numbers."""
+    """What findings of a kind share. Calling it makes one; what is no field is one of its numbers."""
 
     name: str
     section: Section
@@ -80,8 +79,7 @@ SHARED = ("subject", "cells", "n", "factor", "levels", "interval", "verdict", "c
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing a study has shown, or could not show. Its numbers, and what its kind says of all of them
-    (`section`, `rank`, `test`), are read as attributes."""
+    """One thing a study has shown, or could not. Its numbers, and what its kind says, are attributes."""
 
     of_kind: Kind
     subject: str

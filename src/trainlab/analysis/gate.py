@@ -72,8 +72,8 @@ class Check:
     def judged(
         self, change: Change, margin: float, levels: Levels, shown: Callable[[float], float]
     ) -> "Check":
-        """With the verdict on the change, its bounds, and what would decide it where it is open. Change and
-        margin are in the unit of the test; `shown` turns a bound into that of the check."""
+        """With the verdict, its bounds, and what would decide it. The margin is in the unit of the test;
+        `shown` turns a bound into that of the check."""
         ends = sorted(map(shown, (change.low(levels.low), change.high(levels.high))))
         verdict = change.judged(margin, levels)
         if self.has_diverged and verdict == "not worse":
@@ -232,8 +232,7 @@ NOT_COMPARED = "times of two machines are not compared"
 
 
 def check_comparable(run: Evidence, baseline: Evidence, metrics: Iterable[str]) -> None:
-    """RecordError where trials are still to come, or the runs are not of the same thing. SpecError that
-    names the metrics there are, where a run does not have one that is asked for."""
+    """RecordError where trials are still to come or the runs differ; SpecError for an unknown metric."""
     for one in (run, baseline):
         if any(trial.state in NOT_ENDED for trial in one.trials):
             remedy = f"go on with `trainlab resume {one.path}`"

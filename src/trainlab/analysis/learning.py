@@ -181,8 +181,7 @@ SPREAD = Kind(
     statement=_spread_text,
     weight=lambda found: float(found.std),
 )
-"""How far the seeds of a cell lie apart when they change one part of what is random, or all; `ratio` is its
-variance over that of the cell in which they change everything."""
+"""How far seeds lie apart that change one part of what is random, or all; `ratio`: of the two variances."""
 
 
 def spread_findings(evidence: Evidence, metric: str) -> Iterator[Finding]:
@@ -608,8 +607,8 @@ ABOVE = 1.25
 def curve_chart(
     curves: Curves, cells: Sequence[str], words: Words, among: Sequence[str] = ()
 ) -> charts.Spec:
-    """Curves over epochs, or updates, with the band of the interval over seeds; where that is too wide to
-    draw or the seeds are few, with each seed. `among` are all cells of the study."""
+    """Curves over epochs, or updates, with the band over seeds; where that is too wide to draw or the seeds
+    are few, with each seed. `among` are all cells of the study."""
     scale = 100 if is_share(curves.metric) else 1
     rows: list[charts.Spec] = [
         {

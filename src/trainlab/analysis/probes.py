@@ -151,9 +151,8 @@ def _targets(
 
 
 def _is_weight(row: FiredRecord) -> bool:
-    """Whether it may be compared by size: a weight of a layer, or what flows between layers. Not a bias or
-    the scale of a normalisation, which begin at 0 or 1 and may have no gradient at all; not a loss, a
-    single number."""
+    """Whether it may be compared by size: a weight, or what flows between layers. Not a bias or the scale
+    of a normalisation, which may have no gradient at all; not a loss, a single number."""
     num_dimensions = max((len(shape) for shape in row.shapes), default=0)
     return num_dimensions >= (2 if row.kind == "parameter" else 1)
 
@@ -449,9 +448,8 @@ def _row(mean: Mean, **place: Any) -> Spec:
 
 
 def _fit(rows: Sequence[Spec]) -> tuple[Spec, bool]:
-    """The axis of the rows, which get their bands: logarithmic where the range is wide, zeros apart; and
-    whether those are drawn at its lower edge, with `value` as it is: a gradient that is exactly zero must
-    not hide the others."""
+    """The axis of the rows, which get their bands; and whether zeros, which must not hide the others, are
+    drawn at its lower edge with `value` as it is."""
     positive = [row for row in rows if row["y"] > 0]
     has_zeros = positive and min(row["y"] for row in rows) == 0
     axis = charts.fitted_axis(positive if has_zeros else rows)

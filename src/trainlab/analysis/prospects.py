@@ -135,8 +135,7 @@ def _alike(study: Study, runs: Path | None) -> list[tuple[RunFolder, dict[str, s
 
 
 def expected_s(study: Study, runs: Path, host: str) -> float | None:
-    """How long a study should take on this host: each trial its share of the time that trials of its kind
-    took in the newest run that trains the same; None where there is none for a kind."""
+    """How long a study should take on this host, by the newest run that trains the same."""
     planned = Counter(trial.kind for trial in trials_of(plan(study)))
     for run, _ in _alike(study, runs):
         with suppress(TrainlabError):

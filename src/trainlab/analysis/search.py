@@ -161,8 +161,8 @@ def search_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def importance(tried: Sequence[Tried], search: SearchSpec) -> dict[str, dict[str, float]]:
-    """By setting, the share of the variance between scores that its value explains by itself, with the ends
-    in which it falls in 95% of resampled searches; the largest first. Empty where few were tried."""
+    """By setting, the share of the variance of scores that its value explains, with the ends of 95% of
+    resampled searches; the largest first. Empty where few were tried."""
     known = [one for one in tried if one.values and math.isfinite(one.score)]
     if len(known) < FEWEST:
         return {}
