@@ -13,7 +13,7 @@ from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.cost import cost_table
 from trainlab.analysis.document import Document, Entry, Paragraph, Statements, Table
 from trainlab.analysis.evidence import gather
-from trainlab.analysis.method import Overhead, overhead_text
+from trainlab.analysis.method import Overhead
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import note
 from trainlab.report.contents import report_of
@@ -198,7 +198,7 @@ def test_the_method_tells_what_else_ran_and_what_was_compared(tmp_path: Path) ->
     assert "differs between compared settings" not in method_text(single)
     for num_pairs, is_range in ((5, True), (6, False)):
         overhead = Overhead("layers", 0.1, 0.05, 0.2, num_pairs)
-        assert ("range +5.0%, +20.0%" in overhead_text([overhead], Words("en"))) == is_range
+        assert ("range +5.0%, +20.0%" in overhead.interval_text(Words("en"))) == is_range
 
 
 def test_unstable_measurements_with_trained_weights_are_told_from_the_others(

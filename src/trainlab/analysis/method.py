@@ -95,14 +95,6 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
     return table_of(caption, fields, rows, words("overhead_note"))
 
 
-def overhead_text(added: Sequence[Overhead], words: Words) -> str:
-    parts = (
-        f"{words.named('instrument', o.instrument)} {_signed(o.added)} [{o.interval_text(words)}]"
-        for o in added
-    )
-    return words("overhead_text", parts=words("list_semicolon").join(parts))
-
-
 def method_section(data: RunData, words: Words) -> Section:
     """What was warmed up, repeated and tested; what the instruments cost; what could not be decided."""
     evidence, study = data.evidence, data.evidence.study
