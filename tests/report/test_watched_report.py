@@ -136,7 +136,6 @@ def test_of_a_loop_that_was_watched_from_inside_nothing_is_said_that_we_did_not_
     study = evidence.study.model_copy(update={"script": inside})
     text = markdown_of(report_of(data_of(replace(evidence, study=study)), "en"))
     assert "trainlab seeded nothing and started nothing" in text
-    assert "What comes of this loop, and where does its time go?" in text
     started = ("fresh process", "the start of its process")
     for untrue in ("No comparison was left open", "side by side", *started):
         assert untrue not in text

@@ -18,7 +18,6 @@ from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
 from trainlab.analysis.cost import headline, time_figure
 from trainlab.analysis.document import (
-    Block,
     Entry,
     Paragraph,
     Section,
@@ -41,7 +40,7 @@ from trainlab.analysis.learning import curve_figure, done_entry, metric_entry, w
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics, objective_in
 from trainlab.analysis.scaling import BatchSeries, batch_series
-from trainlab.analysis.scripts import STARTUP, command_text, script_whole
+from trainlab.analysis.scripts import STARTUP, script_whole
 from trainlab.analysis.tables import EMPTY, Field, estimate, name, number, table_of, value
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
@@ -789,15 +788,7 @@ def answer_table(data: RunData, words: Words) -> Table | None:
 def answer_section(data: RunData, words: Words) -> Section:
     """The answer in a few sentences, the charts that show it, why it is so, and what is left open."""
     evidence, found = data.evidence, answer(data.evidence, data.findings, words)
-    study, script = evidence.study, evidence.study.script
     lead, *others = found.sections(words)
-    asked: list[Block] = []
-    if not study.title and script is None:
-        asked.append(Paragraph(words("no_question", workload=study.workload)))
-    elif not study.title and script is not None:
-        key = "no_question_varied" if study.cells else "no_question_script"
-        key = "no_question_inside" if script.from_inside else key
-        asked.append(Paragraph(words(key, script=command_text(script))))
     # The charts that show what the sentences say: what it costs beside what it learned.
     shown = [time_figure(data, words)] if found.is_about_cost else []
     metrics = compared_metrics(evidence)
@@ -807,5 +798,5 @@ def answer_section(data: RunData, words: Words) -> Section:
         shown.append(figure_of(data, metrics[0], words))
     elif not shown and profiled:
         shown.append(ops.operator_figure(data, profiled[0], words))
-    blocks = (*asked, *lead.blocks, *(one for one in shown if one is not None))
+    blocks = (*lead.blocks, *(one for one in shown if one is not None))
     return Section(lead.id, lead.title, blocks, tuple(others))
