@@ -114,6 +114,8 @@ def test_a_study_that_searches_has_a_validation_part_and_seeds_of_its_own() -> N
     assert study.settings.val_fraction == 0.1
     assert study.seeds == tuple(range(1, CONFIRMED_SEEDS + 1))
     assert study.cells == ()
+    # What a search tries trains together, also where its base has one seed.
+    assert resolve(checked_question(searched(seeds=1)), BUILTIN["fashion-mlp"]).trains_several
 
 
 def test_what_cannot_be_searched_is_told_before_anything_runs() -> None:

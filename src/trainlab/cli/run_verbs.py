@@ -304,9 +304,9 @@ class SearchVerb(RunVerb):
     """
 
     vary: list[str] = option("NAME=SPACE", "settings", [])
-    """What is searched: a range, as lr=1e-5..1e-1 (by its logarithm from a factor of 100 on; add log or
-    linear to choose), or choices, as optimizer=adam,sgd; `if NAME=VALUE` behind it says when; again for
-    more."""
+    """What is searched: a range, as lr=1e-5..1e-1, or choices, as optimizer=adam,sgd; a range by its
+    logarithm where its ends are 100 times apart or more (add log or linear to choose); `if NAME=VALUE`
+    behind it says when; again for more."""
     settings: Settings = Field({}, alias="--of-workload")
     tries: Count | None = option(
         "COUNT", "settings", names="--settings", shown="60, or by --budget"

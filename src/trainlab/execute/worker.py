@@ -129,7 +129,7 @@ def run_group(
         with process_state.torch_restored() as restore:
             if study.script is not None:
                 # By itself a script runs as it would without us, with as many threads as it likes.
-                threads = torch.get_num_threads() if study.num_learn > 1 else None
+                threads = torch.get_num_threads() if study.trains_several else None
                 run_scripts(attempts, study, study.script, events, threads)
                 return
             for attempt in attempts:
@@ -165,7 +165,7 @@ def _learn(
 ) -> None:
     """By the first of the engines that suits them; how each ended is recorded."""
     settings = attempts[0].trial.settings
-    engines = engines_for(settings, pick_device(settings.device), has_others=study.num_learn > 1)
+    engines = engines_for(settings, pick_device(settings.device), has_others=study.trains_several)
     if len(attempts) == 1:
         engines = [one for one in engines if one.name not in attempts[0].refused_by]
     for some in [attempts] if engines[0].takes_many else [[one] for one in attempts]:

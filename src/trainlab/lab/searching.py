@@ -20,7 +20,7 @@ from trainlab.spec.search import SETTINGS, Bars, Dimension, Levels, SearchSpec, 
 from trainlab.spec.settings import Scalar
 from trainlab.spec.study import BASE, cell_id, with_levels, without_part
 
-ROUNDS, FEWEST = 8, 4
+ROUNDS, FEWEST = 6, 4
 """All settings are tried in so many rounds, of FEWEST or more: those of one round train side by side."""
 FEWEST_JUDGED = 5
 """Bars are set once so many have come to an epoch."""

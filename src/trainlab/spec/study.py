@@ -334,7 +334,12 @@ class Study(StudyBase):
     def is_one_script(self) -> bool:
         """Whether all there is to do is to run a script once, as its user would."""
         is_watched = self.script is not None and self.script.diagnosis is None
-        return is_watched and self.num_learn == 1 and self.cost is None
+        return is_watched and self.num_learn == 1 and not self.trains_several and self.cost is None
+
+    @property
+    def trains_several(self) -> bool:
+        """Whether more than one learn trial is planned, or a search will plan some."""
+        return self.num_learn > 1 or self.search is not None
 
     @property
     def factors(self) -> tuple[str, ...]:
