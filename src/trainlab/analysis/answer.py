@@ -24,6 +24,7 @@ from trainlab.analysis.document import (
     Statement,
     Statements,
     Table,
+    figure_id,
 )
 from trainlab.analysis.evidence import (
     ENDED_WELL,
@@ -41,12 +42,13 @@ from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics, objective_in
 from trainlab.analysis.scaling import BatchSeries, batch_series
 from trainlab.analysis.scripts import STARTUP, script_whole
+from trainlab.analysis.search import base_text
 from trainlab.analysis.tables import EMPTY, Field, estimate, name, number, table_of, value
 from trainlab.record.script_record import num_at_the_end
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Cell, TrainSpec
-from trainlab.spec.study import without_part
-from trainlab.stats.means import Interval
+from trainlab.spec.study import BASE, without_part
+from trainlab.stats.means import Interval, mean_of
 from trainlab.stats.verdict import FEWEST_SEEDS
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
@@ -274,7 +276,7 @@ class _Writer:
         """The best setting, and what cannot be told from it or is the same."""
         words, metric, effects = self.words, self.metric, self.all_effects
         names = [cell_name(self.cells[cell], words) for cell in best.cells]
-        value = value_text(metric, best.mean)
+        value, final = value_text(metric, best.mean), f"figure-{figure_id('final', metric)}"
         if not best.num_worse and not any(one.verdict == "different" for one in effects):
             # Over all levels together a trend may show that no two of them do.
             trends = [t for t in self.by_kind.get("trend", ()) if t.verdict == "different"]
@@ -282,8 +284,13 @@ class _Writer:
                 yield from self.same(effects)
             elif best.n > 1:
                 key = "answer_only_trend" if trends else "answer_none_told"
-                factor = trends[0].factor if trends else ""
-                yield self.tell(best, key, value=value, best=names[0], factor=factor)
+                told = {"factor": trends[0].factor if trends else "", "best": names[0]}
+                if self.evidence.study.search is not None:
+                    key = "answer_none_beats"
+                    of_base = mean_of(self.evidence.finite_values(BASE, metric))
+                    value = "" if of_base is None else value_text(metric, of_base.value)
+                    told["base"] = base_text(self.evidence, words)
+                yield self.tell(best, key, final, value=value, **told)
             return
         same = {
             frozenset(one.cells): 0.0 if one.verdict == "identical" else one.margin or 0.0
@@ -302,7 +309,7 @@ class _Writer:
         if (num_more := len(names) - 1 - MOST_NAMED) > 0:
             others = words("and_others", listed=others, number=num_more)
         told = {"value": value, "best": names[0], "names": joined(names, words), "others": others}
-        yield self.tell(best, key, **told, margin=size_text(metric, margin, words))
+        yield self.tell(best, key, final, **told, margin=size_text(metric, margin, words))
 
     def same(self, effects: Sequence[Finding]) -> Iterator[Statement]:
         """The levels of a factor that were shown to be the same wherever they were compared."""
@@ -523,6 +530,7 @@ class _Writer:
     def reasons(self) -> Iterator[Statement]:
         """The large batch, the optimizer, the GPU, the resets, the first step."""
         yield from self.why_batches()
+        yield from self.why_updates()
         yield from self.why_no_gain()
         # Training without resets is shown to be worse, and the gradients are seen to grow.
         is_worse = any(
@@ -571,6 +579,27 @@ class _Writer:
         if "optimizer" in fixed:
             ms = {"first_ms": a_ms["optimizer"], "second_ms": b_ms["optimizer"]}
             yield self.say("why_optimizer", "phases", **ms, **where)
+
+    def why_updates(self) -> Iterator[Statement]:
+        """That a larger batch updates less often, where accuracy or loss changes with the batch."""
+        changes = (one for kind in ("trend", "effect") for one in self.by_kind.get(kind, ()))
+        if not any(o.factor == "batch_size" and o.verdict == "different" for o in changes):
+            return
+        steps, epochs = dict[int, int](), set[int]()
+        for one in self.evidence.all_learned:
+            if one.trial.state == "done":
+                size = self.cells[one.trial.cell].settings.batch_size
+                steps[size], epochs = one.trial.steps_done, {*epochs, one.trial.epochs_done}
+        if len(steps) > 1 and len(epochs) == 1 and steps[min(steps)] > steps[max(steps)]:
+            yield self.say(
+                "why_updates",
+                "learning",
+                epochs=self.words.counted("one_epoch", "epochs", epochs.pop()),
+                few=f"{steps[max(steps)]:,}",
+                many=f"{steps[min(steps)]:,}",
+                small=min(steps),
+                large=max(steps),
+            )
 
     def why_no_gain(self) -> Iterator[Statement]:
         """Of the settings where a GPU gains least, if it computes for less than half of a step there."""
@@ -641,8 +670,12 @@ class _Writer:
                 if num_seen < FEWEST_SEEDS:
                     key, needed, after = "open_one_seed", ENOUGH_TO_TEST, ""
                 elif is_hopeful:
-                    needed = max(one.seeds_needed for one in some)
-                    after = words("open_seeds", number=needed)
+                    needed = most = max(one.seeds_needed for one in some)
+                    after = words("open_seeds", number=most)
+                    if easy := [one for one in some if 2 * one.seeds_needed <= most]:
+                        needed = max(one.seeds_needed for one in easy)
+                        told = {"few": needed, "pairs": self.pairs(easy), "number": most}
+                        after = words("open_seeds_some", **told)
                 text = words(
                     key,
                     **self.ways,

@@ -512,10 +512,11 @@ SQUARE = 34
 
 
 def heat_figure(evidence: Evidence, metric: str, words: Words) -> Figure | None:
-    """A metric over two factors; None unless the study is a grid of two with two levels each or more."""
+    """A metric over two factors; None unless the study is a grid of two with two levels each or more: what
+    a search found best is none."""
     varied = ((f, {level_of(cell, f) for cell in evidence.cells}) for f in evidence.factors)
     factors = [factor for factor, levels in varied if len(levels) > 1]
-    if len(factors) != 2:
+    if len(factors) != 2 or evidence.study.search is not None:
         return None
     rows: list[charts.Spec] = []
     scale = 100 if is_share(metric) else 1

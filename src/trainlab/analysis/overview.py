@@ -136,6 +136,18 @@ def data_of(evidence: Evidence) -> RunData:
     return RunData(evidence, found)
 
 
+def ran_line(evidence: Evidence, words: Words) -> str:
+    """How many settings and seeds, where and when."""
+    machines = {one.gpus[0].name if one.gpus else one.cpu for one in evidence.environments.values()}
+    return words(
+        "ran_line",
+        settings=words.counted("one_setting", "num_settings", len(evidence.cells)),
+        seeds=num_seeds(len(evidence.study.seeds), words),
+        machine=words.listed(sorted(machines)),
+        date=evidence.record.created[:10],
+    )
+
+
 def notices(data: RunData, words: Words) -> Iterator[Notice]:
     """What a reader must know before anything else."""
     states = [trial.state for trial in data.evidence.trials]

@@ -10,7 +10,7 @@ from functools import partial
 from trainlab.analysis import charts
 from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table, figure_id
 from trainlab.analysis.evidence import Evidence, TrialRecords
-from trainlab.analysis.finding import Finding, Kind, RunData, factor_name, joined
+from trainlab.analysis.finding import Finding, Kind, RunData, factor_name, joined, level_name
 from trainlab.analysis.tables import EMPTY, count, first_bullets, name, number, table_of, value
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.search import Dimension, Levels, SearchSpec
@@ -23,6 +23,8 @@ PARTS = 3
 """A range is looked at in so many parts, with as many settings each."""
 FEWEST = 12
 """Settings that must have been tried before it is said which mattered."""
+LEAST_SHARE = 0.05
+"""Where no setting is sure to explain as much, nothing is said of any."""
 RESAMPLED = 400
 
 
@@ -110,10 +112,17 @@ def _optimism_text(found: Finding, words: Words) -> str:
         "size": size(found.too_good).removeprefix("+"),
         "within": found.interval_text(words, size),
     }
-    return found.fill(words, "optimism" if found.too_good > 0 else "optimism_none", **told)
+    ends = found.interval
+    key = "optimism" if found.too_good > 0 else "optimism_none"
+    if ends is not None and ends.low < 0 < ends.high:
+        key = "optimism_unclear"
+    return found.fill(words, key, signed=size(found.too_good), **told)
 
 
 def _importance_text(found: Finding, words: Words) -> str:
+    if all(one["low"] < LEAST_SHARE for one in found.shares.values()):
+        names = joined((factor_name(name, words) for name in found.shares), words)
+        return found.fill(words, "importance_unclear", names=names)
     told = [
         f"{factor_name(name, words)} {one['share']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
         for name, one in found.shares.items()
@@ -206,11 +215,48 @@ def search_section(data: RunData, words: Words) -> Section | None:
     if search is None or not (tried := tries(data.evidence)):
         return None
     blocks: list[Block] = [*first_bullets(data.findings_in("search"), words)]
-    blocks.append(Paragraph(words("search_how", metric=words.metric(search.metric))))
+    blocks.append(Paragraph(words.sentences(*_how(data.evidence, search, tried, words))))
     if scored := [one for one in tried if one.values and math.isfinite(one.score)]:
         blocks += [_history(scored, search, words), *_slices(scored, search, words)]
     blocks.append(tried_table(tried, search, words))
     return Section("search", words("search"), tuple(blocks))
+
+
+def _how(
+    evidence: Evidence, search: SearchSpec, tried: Sequence[Tried], words: Words
+) -> Iterator[str]:
+    """By what settings were chosen, how well that is known, and what the base is."""
+    yield words("search_how", metric=words.metric(search.metric))
+    sizes = {one.trial.data.num_val for one in evidence.tried if one.trial.data is not None}
+    best = ranked(tried, search)[:1]
+    if (
+        best
+        and is_share(search.metric)
+        and search.time_to is None
+        and (number := max(sizes, default=0))
+    ):
+        score = best[0].score
+        # As of a test set: two right and two wrong more, so that 100% is left to chance as well.
+        share = (score * number + 2) / (number + 4)
+        off_by = 1.96 * math.sqrt(share * (1 - share) / number)
+        told = {"score": score_text(score, search), "number": count(number).text}
+        size = metric_difference(search.metric, off_by, words("points"), off_by).removeprefix("+")
+        yield words("search_val", size=f"±{size}", **told)
+    if levels := base_text(evidence, words):
+        yield words("search_base", levels=levels)
+
+
+def base_text(evidence: Evidence, words: Words) -> str:
+    """The levels of the base, as far as it has what is searched."""
+    search = evidence.study.search
+    assert search is not None
+    settings, found = evidence.study.settings, list[str]()
+    for one in search.dimensions:
+        part, _, own = one.name.rpartition(".")
+        level = getattr(settings, part).get(own) if part else getattr(settings, own)
+        if level is not None:
+            found.append(level_name(one.name, level, words))
+    return words.listed(found)
 
 
 def _points(tried: Sequence[Tried], search: SearchSpec, words: Words) -> list[charts.Spec]:
@@ -238,13 +284,18 @@ def _scatter(
     kinds = [words("search_whole"), words("search_stopped")]
     hover: charts.Hover = [("cell", words("cell"), None), ("y", title, ".4~f")]
     encoding = {"x": x, "y": y, "color": charts.colour("kind", kinds, None)}
-    point = charts.dots({**encoding, "tooltip": charts.tooltip(hover)}, size=42, clip=True)
+    point = charts.dots({**encoding, "tooltip": charts.tooltip(hover)}, size=42)
     return charts.chart(rows, [point], 220)
 
 
 def _history(tried: Sequence[Tried], search: SearchSpec, words: Words) -> Figure:
     rows = _points(tried, search, words)
-    x = charts.quantity("number", words("search_number"), axis={"tickMinStep": 1, "format": "d"})
+    x = charts.quantity(
+        "number",
+        words("search_number"),
+        scale={"zero": False},
+        axis={"tickMinStep": 1, "format": "d"},
+    )
     best = ranked(tried, search)[:1]
     score = score_text(best[0].score, search) if best else ""
     caption = words("search_caption", metric=words.metric(search.metric))
@@ -265,7 +316,12 @@ def _slices(tried: Sequence[Tried], search: SearchSpec, words: Words) -> Iterato
             )
         else:
             scale = {"type": "log"} if one.is_log else {"zero": False}
-            x = charts.quantity(field, title, scale=scale, axis={"tickCount": 5, "format": "~g"})
+            x = charts.quantity(
+                field,
+                title,
+                scale=scale,
+                axis={"tickCount": 5, "format": "d" if one.is_whole else "~g"},
+            )
         caption = words("search_slice", metric=words.metric(search.metric), name=title)
         yield Figure(
             figure_id("search", one.name), caption, caption, _scatter(rows, x, search, words)

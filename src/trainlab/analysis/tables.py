@@ -56,6 +56,10 @@ def value(
     return Field(heading, read, is_number=True, is_extra=is_extra)
 
 
+FEWEST_FOLDED = 5
+"""Fewer rows more than are shown are shown, too."""
+
+
 def table_of(
     caption: str,
     fields: Iterable[Field[T]],
@@ -80,7 +84,7 @@ def table_of(
         rows,
         note,
         is_sortable=is_sortable,
-        num_shown=num_shown if is_sortable and len(rows) > num_shown else None,
+        num_shown=num_shown if is_sortable and len(rows) >= num_shown + FEWEST_FOLDED else None,
         is_code=is_sortable,
     )
 

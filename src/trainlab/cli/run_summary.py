@@ -108,6 +108,7 @@ class Summary:
     def _print_conditions(self, *, with_all: bool) -> None:
         """The data used, what was asked for otherwise than the study says, and what went wrong."""
         words, evidence = self.words, self.evidence
+        say(self.console, overview.ran_line(evidence, words))
         # A subset is never passed off as the whole.
         used = [trial.data for trial in evidence.trials if trial.data is not None]
         texts = {data_text(one, words, in_full=with_all): one.is_subset for one in used}
@@ -115,8 +116,9 @@ class Summary:
             say(self.console, text, "yellow" if is_subset else "")
         changed = overridden_text(evidence.record, evidence.study, words)
         if changed is not None:
-            names = words("overridden", changes=words.listed(evidence.record.overridden))
-            say(self.console, changed if with_all else names)
+            names = [name for name in evidence.record.overridden if name != "spreads"]
+            short = words("overridden", changes=words.listed(names))
+            say(self.console, changed if with_all else short)
         for finding in self.data.findings:
             if finding.kind == "unfinished":
                 say(self.console, finding.sentence(words), "yellow")

@@ -16,7 +16,13 @@ from trainlab.analysis.learning import learn_section
 from trainlab.analysis.method import environment_section, method_section
 from trainlab.analysis.network import network_section
 from trainlab.analysis.operators import operator_section
-from trainlab.analysis.overview import note_section, notices, trouble_section, unstable_notices
+from trainlab.analysis.overview import (
+    note_section,
+    notices,
+    ran_line,
+    trouble_section,
+    unstable_notices,
+)
 from trainlab.analysis.probes import probe_section
 from trainlab.analysis.roofline import limits_section
 from trainlab.analysis.scaling import parallel_section, scaling_section
@@ -74,8 +80,7 @@ def report_of(data: RunData, lang: str = "en") -> Document:
             "subtitle" if script is None else "subtitle_script",
             name=evidence.name,
             workload=evidence.study.workload if script is None else command_text(script),
-            date=evidence.record.created[:10],
-            trials=words.counted("one_trial", "some_trials", len(evidence.trials)),
+            ran=ran_line(evidence, words),
         ),
         lang=lang,
         made_by=words("made_by", version=__version__),

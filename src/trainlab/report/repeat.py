@@ -32,6 +32,7 @@ def overridden_text(record: StudyRecord, study: Study, words: Words) -> str | No
     parts = [
         words("overridden_part", name=name, now=text(_used(study, name)), said=text(said))
         for name, said in record.overridden.items()
+        if name != "spreads"  # which follow from the rest
     ]
     return words("overridden", changes=words.listed(parts)) if parts else None
 
@@ -183,7 +184,8 @@ def repeat_section(data: RunData, words: Words) -> Section:
     if (changed := overridden_text(record, study, words)) is not None:
         blocks.append(Paragraph(changed))
     blocks.append(Listing(words("repeat_command"), typed_command(record.command), "sh"))
-    if study.script is None:  # of a script its command is all that a study file could say
+    # Of a script and of a search its command is all that a study file could say.
+    if study.script is None and study.search is None:
         blocks.append(Listing(words("repeat_file"), study_file(study), "toml"))
     blocks.append(Listing(words("repeat_versions"), pins))
     return Section("repeat", words("repeat"), tuple(blocks), is_folded=True)
