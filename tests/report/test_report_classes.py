@@ -8,7 +8,7 @@ import pytest
 from rich_run import confused_counts, rich_report, rich_run, rich_study, run_data, section_of
 
 from trainlab import open_run
-from trainlab.analysis.classes import best_confusion, chance_text, share_text
+from trainlab.analysis.classes import best_confusion, share_text
 from trainlab.analysis.document import Bullets, Gallery, Paragraph, Table
 from trainlab.record.learning_record import Picture
 from trainlab.record.run_folder import RunFolder, verify
@@ -145,5 +145,3 @@ def test_without_classes_or_without_mistakes_there_is_nothing_to_show(tmp_path: 
 def test_shares_do_not_look_like_none_or_all() -> None:
     told = [share_text(one) for one in (1, 0.99999, 0.5, 0.0001)]
     assert told == ["100", ">99.9", "50.0", "<0.1"]
-    told = [chance_text(one) for one in (1, 0.999999, 0.9999, 0.996, 0.62)]
-    assert told == ["100%", ">99.99%", "99.99%", "99.6%", "62%"]

@@ -241,7 +241,7 @@ def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:
                 "mistake",
                 true=classes[one.true],
                 said=classes[one.said],
-                share=chance_text(one.said_probability),
+                share=percent(one.said_probability),
             ),
             remark=words("mistake_where", index=one.index, seed=seed),
         )
@@ -259,12 +259,3 @@ def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:
         tables.value(words("mistake_true_share"), lambda m: tables.share(m[1].true_probability)),
     ]
     return tables.table_of(caption, fields, confusion.worst, note)
-
-
-def chance_text(share: float) -> str:
-    """`97%`; what is near to certain with as many digits as tell it from that: `99.98%`."""
-    for places in (0, 1, 2):
-        text = f"{100 * share:.{places}f}%"
-        if not text.startswith("100"):
-            return text
-    return "100%" if share == 1 else ">99.99%"

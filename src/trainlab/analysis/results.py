@@ -14,7 +14,6 @@ from trainlab.analysis.classes import best_confusion
 from trainlab.analysis.energy import epochs_j, run_sample_mj
 from trainlab.analysis.evidence import Evidence, TrialRecords
 from trainlab.analysis.measurement import epoch_s_of
-from trainlab.analysis.scaling import PROCESSES
 from trainlab.record.files import make_folder, replacing
 from trainlab.record.learning_record import HistogramRecord, ProbeRecord
 from trainlab.record.run_folder import RunFolder
@@ -208,32 +207,6 @@ def _cost_values(evidence: Evidence, trial: TrialRecord) -> Iterator[tuple[str, 
             yield "sample_mj", mj
             if measurement.knows_epochs:
                 yield "epoch_j", mj * record.num_samples / 1e3
-        yield from _parallel_values(evidence, trial, record.bench, step)
-
-
-def _parallel_values(
-    evidence: Evidence, trial: TrialRecord, bench: str, step_ms: float
-) -> Iterator[tuple[str, float]]:
-    """Beside the cell with the fewest processes that differs in nothing else, as the same bench measured
-    it."""
-    cells = {cell.id: cell.settings for cell in evidence.cells}
-    own = cells[trial.cell]
-    if own.processes == 1:
-        return
-    num_processes = {
-        cell: settings.processes
-        for cell, settings in cells.items()
-        if settings.model_copy(update={PROCESSES: own.processes}) == own
-    }
-    fewest = min(num_processes, key=num_processes.__getitem__)
-    reference = evidence.measurement(fewest, trial.mode or "")
-    if reference is None or num_processes[fewest] == own.processes:
-        return
-    of_bench = dict(zip(reference.benches, reference.process_ms, strict=True))
-    if bench in of_bench:
-        ratio = step_ms / of_bench[bench]
-        yield "speedup", 1 / ratio
-        yield "efficiency", num_processes[fewest] / own.processes / ratio
 
 
 def _bins(histogram: HistogramRecord) -> Iterator[tuple[float, float, int]]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from trainlab.analysis import answer, cost, learning, method, metrics, overview, scripts
 from trainlab.analysis.cold_start import cold_start, cold_table
-from trainlab.analysis.document import Block, Paragraph, Section
+from trainlab.analysis.document import Block, Section
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import RunData, by_importance
 from trainlab.analysis.layers import layer_table, layer_times
@@ -184,9 +184,8 @@ class Summary:
             self.print_blocks(operator_table(one, words, sort=sort, top=top))
         if one.layers is not None:
             self.print_blocks(layer_table(one, words))
-        self.print_blocks(cost.memory_table(one, words), cold_table(one, words))
-        if overheads := method.overheads(one):
-            self.print_blocks(Paragraph(method.overhead_text(overheads, words)))
+        tables = cost.memory_table(one, words), cold_table(one, words)
+        self.print_blocks(*tables, method.overhead_table([one], words))
 
     def print_remarks(self, most: int | None = None) -> None:
         """What is damaged; trials that did not end well; then every note once, with the number of trials
