@@ -101,7 +101,7 @@ def test_a_png_has_the_pixels_of_the_picture() -> None:
         assert large.resize((4, 5), image.Resampling.NEAREST).tobytes() == values
 
 
-def test_many_classes_are_listed_and_inputs_that_are_no_images_are_not_drawn(tmp_path: Path) -> None:
+def test_many_classes_are_listed_and_what_is_no_image_is_not_drawn(tmp_path: Path) -> None:
     names = [f"kind {number}" for number in range(30)]
     report = rich_report(tmp_path / "run", study=LEARNED, classes=names, side=0)
     (pairs,) = section_of(report, "classes").blocks[2:]
