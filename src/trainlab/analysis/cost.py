@@ -49,6 +49,9 @@ from trainlab.words.numbers import MIB, figure, memory, percent
 
 STEP_DIGITS = 4
 """Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
+PER_SAMPLE = "sample_us"
+COSTS = ("step_ms", PER_SAMPLE, "epoch_s", "samples_per_s")
+"""Quantities of a cost summary that can be drawn over cells."""
 MOST_VALUES = 24
 """Values of a chart that its alt text lists."""
 
@@ -380,43 +383,42 @@ def warning_text(measurement: Measurement, words: Words) -> str | None:
     return words("unstable_line", off_by=percent(unstable.off_by), why=why)
 
 
-def time_figure(data: RunData, words: Words) -> Figure | None:
-    """The time per sample of every cell, and how many times as fast as the first that is, as the findings
-    have it; None where it was not measured."""
+def cost_figure(data: RunData, words: Words, quantity: str = PER_SAMPLE) -> Figure | None:
+    """One of COSTS of every cell; of the time per sample also how many times as fast as the first that is,
+    as the findings have it. None where it was not measured."""
     rows: list[Spec] = []
-    ratios = {
-        (one.mode, one.cells): one for one in data.findings_in("factors") if one.kind == "cost"
-    }
+    found_costs = [one for one in data.findings_in("factors") if one.kind == "cost"]
+    ratios = {(one.mode, one.cells): one for one in found_costs if quantity == PER_SAMPLE}
     for mode in MODES:
         measured = data.evidence.measured_in(mode)
         for one in measured:
-            cost, name = one.summary.sample_us, words.mode(mode)
-            label = words("bar_time", mode=name, time=cost.value)
+            cost: Estimate = getattr(one.summary, quantity)
+            name = words.mode(mode)
+            label = f"{name} {figure(cost.value)}"
+            if quantity == PER_SAMPLE:
+                label = words("bar_time", bar=label)
             if found := ratios.get((mode, (measured[0].trial.cell, one.trial.cell))):
                 ends, _ = headline(found.ratio, found.interval, (measured[0], one), words)
                 # What is not decided has no single figure.
                 ends = found.interval if found.verdict == "cannot tell" and found.interval else ends
                 times = ends.inverse
-                label = words("bar_times", mode=name, time=cost.value, times=times)
+                label = words("bar_times", bar=label, times=times)
             row = dot(one.trial.cell, name, cost.value, (cost.low, cost.high))
             rows.append(row | {"label": label, "end": cost.high or cost.value})
     if not rows:
         return None
     rows, left_out = first_cells(rows)
-    first, others = (
-        data.evidence.cells[0].id,
-        [row for row in rows if row["mode"] == rows[0]["mode"]],
-    )
-    notes = [words("time_note", cell=first)] if len(others) > 1 else []
+    cells = [cell.id for cell in data.evidence.cells]
+    notes = [words("time_note", cell=cells[0])] if ratios else []
     notes += [words("cost_dots_note")]
     notes += [words("left_out", number=left_out)] if left_out else []
     values = (f"{row['cell']}: {row['label']}" for row in rows[:MOST_VALUES])
     told = words("list_semicolon").join(values)
     return Figure(
-        id="cost-sample-us",
-        caption=words("sample_us_caption"),
-        alt=words.tidy(words("final_alt", metric=words("sample_us"), values=told)),
-        spec=time_chart(rows, words("sample_us"), [c.id for c in data.evidence.cells], words),
+        id=f"cost-{quantity.replace('_', '-')}",
+        caption=words(f"{quantity}_caption"),
+        alt=words.tidy(words("final_alt", metric=words(quantity), values=told)),
+        spec=time_chart(rows, words(quantity), cells, words),
         note=words.sentences(*notes),
     )
 
@@ -490,7 +492,7 @@ def cost_section(data: RunData, words: Words) -> Section | None:
     more: list[Figure] = []
     if evidence.diagnosis is None:  # its changes are no settings to choose from
         blocks.append(cost_table(evidence, words))
-        more += filter(None, [time_figure(data, words)])
+        more += filter(None, [cost_figure(data, words)])
     blocks += (
         bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()
     )

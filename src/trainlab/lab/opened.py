@@ -124,7 +124,7 @@ class Run(RunFolder):
 
     def plot(self, metric: str, *, by_depth: bool = False, lang: str | None = None) -> "Chart":
         """The chart of a metric, as `test/accuracy`, or of a probe, as `*.weight:grad:norm@100`, over
-        training; of `sample_us`, the time per sample, by cell. `by_depth`: of a probe, from first to last layer.
+        training; of a cost, as `step_ms`, by cell. `by_depth`: of a probe, from first to last layer.
 
         SpecError, naming what the run has, for any other name.
         """

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from trainlab.analysis.answer import answer_section
-from trainlab.analysis.cost import cost_table, time_figure
+from trainlab.analysis.cost import COSTS, cost_figure, cost_table
 from trainlab.analysis.diagnosis import diagnosis_section
 from trainlab.analysis.document import Block, Figure, Statements, Table
 from trainlab.analysis.factors import metric_figure
@@ -101,7 +101,6 @@ def _text(text: str) -> str:
 
 # A run at a glance: the answer, its tables and a few charts, for a place smaller than a report.
 
-TIME = "sample_us"
 MOST_PROBED = 2
 """Quantities of probes that are drawn; the report has more."""
 
@@ -130,22 +129,22 @@ def glance(data: RunData, words: Words) -> tuple[str, list[Block]]:
 
 
 def chart_of(data: RunData, name: str, words: Words, *, by_depth: bool = False) -> Figure:
-    """A metric over training, or where each cell ended if that is all there is; the time per sample by
-    cell; a probe over training, or by depth if asked for or if that is all there is. SpecError, naming what
-    there is, for a name that the run has no values of."""
+    """A metric over training, or where each cell ended if that is all there is; a cost by cell; a probe
+    over training, or by depth if asked for or if that is all there is. SpecError, naming what there is, for
+    a name that the run has no values of."""
     figure: Figure | None = None
     probed = {probe: one for one in probed_quantities(data) for probe in one.probes}
     if name in data.evidence.metrics:
         figure = curve_figure(data, name, words) or metric_figure(data, name, words)
-    elif name == TIME:
-        figure = time_figure(data, words)
+    elif name in COSTS:
+        figure = cost_figure(data, words, name)
     elif name in probed:
         figures = probe_figures(probed[name], words, "probe", num_settings=1)
         figure = next(iter(figures if by_depth else reversed(figures)), None)
     if figure is not None:
         return figure
     there = [*data.evidence.metrics, *probed]
-    there += [TIME] if data.evidence.measured else []
+    there += COSTS if data.evidence.measured else ()
     if name in there:
         raise SpecError([f"plot: {name}: has no finite value in this run"])
     has = f"it has {', '.join(there)}" if there else "no trial of it has ended"
