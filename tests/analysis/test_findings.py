@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from analysed import EN, ends, evidence, of_kind
 
-from fabricate import DATA, QUIET, Fabricated, made_study
+from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.cost import cost_table
 from trainlab.analysis.evidence import Evidence, gather
-from trainlab.analysis.finding import Finding
 from trainlab.analysis.overview import findings
 from trainlab.plan import Trial
 from trainlab.spec import CostSpec
@@ -226,34 +225,6 @@ def test_a_ratio_of_a_step_that_waits_for_the_host_and_one_that_waits_for_the_gp
     assert "batch_size=2 waits for the host and the other for the GPU" in cost.sentence(EN)
     assert [one.waits_for for one in found.measured] == ["host", "host", "gpu", "gpu"]
     assert "waits for" in [column.heading for column in cost_table(found, EN).columns]
-
-
-def slow_trials(path: Path, *times_s: float) -> list[Finding]:
-    """Of a study whose seeds took so long, while other programs were busy."""
-    folder = Fabricated().write(path, made_study(seeds=len(times_s)))
-    for trial, seconds in zip(folder.trials(), times_s, strict=True):
-        home = folder.trial(trial.id)
-        lines = [{**line, "train_s": seconds} for line in home.epochs()]
-        home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        load = QUIET.model_copy(update={"others_cores": 1.25})
-        home.write(trial.model_copy(update={"load": load}))
-    return of_kind("slow_trial", gather(folder))
-
-
-def test_a_seed_that_took_far_longer_than_most_others_is_named(tmp_path: Path) -> None:
-    (slow,) = slow_trials(tmp_path / "one", 31.0, 95.0, 33.0)
-    assert (slow.numbers["seed"], slow.numbers["faster_s"]) == (2, 32.0)
-    told = "an epoch of training took 95.0 s, where the faster half of the seeds took 32.0 s"
-    assert f"seed 2: {told}" in slow.sentence(EN)
-    assert "other programs used 1.2 cores" in slow.sentence(EN)
-    for times_s, slow_seeds in (
-        ((30.0, 60.0, 61.0), []),
-        ((30.0, 31.0, 60.0, 61.0), []),
-        ((30.0, 31.0, 32.0, 60.0, 61.0), [4, 5]),
-        ((30.0, 60.0), []),
-    ):
-        found = slow_trials(tmp_path / str(times_s), *times_s)
-        assert [one.numbers["seed"] for one in found] == slow_seeds
 
 
 def test_a_run_from_before_turns_is_read_and_compared_process_by_process(tmp_path: Path) -> None:

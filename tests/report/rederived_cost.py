@@ -403,31 +403,6 @@ def _reason(records: list[Json], process_ms: np.ndarray) -> tuple[str, float]:
     return "processes_differ", max(process_ms) / min(process_ms) - 1
 
 
-def slow_trial(run: RawRun, found: Finding) -> Expected:
-    """One seed beside the faster half of its cell's."""
-    (cell,), seed = found.cells, found.numbers["seed"]
-    times = {
-        number: statistics.median(line["train_s"] for line in lines)
-        for number, trial in run.learned(cell).items()
-        if (lines := [one for one in run.lines(trial, "curve.jsonl") if one["kind"] == "epoch"])
-    }
-    load = run.learned(cell)[seed]["load"] or {}
-    numbers = {"seed": seed, "epoch_s": times[seed]}
-    numbers["faster_s"] = statistics.median(sorted(times.values())[: (len(times) + 1) // 2])
-    numbers |= {name: load.get(name) for name in ("others_cores", "stolen_cores")}
-    return Expected(numbers, len(times))
-
-
-def uncompared(run: RawRun, found: Finding) -> Expected:
-    """How many processes timed a cell, once or twice, and how many of them failed."""
-    (cell,), mode = found.cells, found.subject.partition("/")[0]
-    assert not run.processes(cell, mode)
-    mine = [t for t in run.trials if t["id"].startswith(f"cost-{mode}-{cell}-")]
-    timed = [t for t in mine if t["watch"] == "steps"]
-    num_failed = len([t for t in timed if t["error"]])
-    return Expected({"num_timed": len(timed), "num_failed": num_failed}, 0)
-
-
 def undecided(run: RawRun, found: Finding) -> Expected:
     """Everything that was tested and stayed open."""
     metrics = SUBJECTS if run.study["learn"] else ()

@@ -79,7 +79,7 @@ def test_charts_are_drawn_and_nothing_is_asked_for_or_complained_about(
         assert visit.said == []
         assert [url for url in visit.asked if not url.startswith(("file:", "data:"))] == []
         # What is folded is drawn once it is opened.
-        assert visit.page.locator("#chart-cost-step-ms svg").count() == 0
+        assert visit.page.locator("#chart-memory-train svg").count() == 0
         visit.page.evaluate(UNFOLD)
         visit.page.wait_for_function(ALL_DRAWN)
         assert visit.said == []
@@ -96,7 +96,7 @@ def test_a_click_hides_a_setting_and_sorts_a_table(browser: Any, pages: dict[str
         assert page.evaluate("document.documentElement.scrollHeight") < 7 * SCREEN
         page.evaluate(UNFOLD)
         page.wait_for_function(ALL_DRAWN)
-        marks = page.locator("#chart-cost-step-ms svg .mark-symbol path")
+        marks = page.locator("#chart-cost-sample-us svg .mark-rect path")
         before, hidden = marks.count(), page.locator("tr[data-cell='batch_size=16']")
         assert hidden.first.is_visible()
         page.uncheck("input[data-cell='batch_size=16']")

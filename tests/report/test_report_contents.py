@@ -199,16 +199,3 @@ def test_the_method_tells_what_else_ran_and_what_was_compared(tmp_path: Path) ->
     for num_pairs, is_range in ((5, True), (6, False)):
         overhead = Overhead("layers", 0.1, 0.05, 0.2, num_pairs)
         assert ("range +5.0%, +20.0%" in overhead.interval_text(Words("en"))) == is_range
-
-
-def test_unstable_measurements_with_trained_weights_are_told_from_the_others(
-    tmp_path: Path,
-) -> None:
-    study = made_study(cost={"processes": 3, "weights": "both"}, vary={"lr": (0.1, 0.01)})
-    folder = Fabricated(step_ms=lambda t, process: 2.0 + process).write(tmp_path / "r", study)
-    report = report_of(run_data(loaded(folder, others_cores=1.5)))
-    caption = Words("en")("warning_table")
-    (table,) = (one for one in tables_of(report) if one.caption.startswith(caption))
-    names = [row.entries[0].text for row in table.rows]
-    assert len(names) == len(set(names))
-    assert {"lr=0.01 (trained weights)", "lr=0.01"} <= set(names)

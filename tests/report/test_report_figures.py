@@ -11,7 +11,6 @@ from rich_run import ACCURACY, run_data
 
 from fabricate import Fabricated, made_study
 from trainlab.analysis.charts import COLOURS, GREY, OTHERS, OUTSIDE, PALE, PALETTE, REST
-from trainlab.analysis.cold_start import cold_start, first_steps
 from trainlab.analysis.cost import phase_bars
 from trainlab.analysis.document import Document, Figure
 from trainlab.analysis.finding import RunData
@@ -72,15 +71,6 @@ def test_the_fitted_line_goes_through_what_was_measured(rich: RunData) -> None:
     assert list(places["measured"]) == [1, 16, 64]
     for size, time in places["measured"].items():
         assert places["fitted"][size] == pytest.approx(time, rel=0.01)
-
-
-def test_first_steps_are_multiples_of_a_settled_one_as_in_the_table(rich: RunData) -> None:
-    (measurement, *_) = rich.evidence.measured_in("train")
-    cold = cold_start(measurement.costs, measurement.layers)
-    assert cold is not None
-    first = first_steps([measurement])[0]
-    assert first == {"cell": "batch_size=1", "x": 1, "y": pytest.approx(30.0)}
-    assert cold.step_ms.ratio == pytest.approx(30.0)
 
 
 def test_names_from_data_are_never_part_of_an_expression_and_words_say_what_is_shown(

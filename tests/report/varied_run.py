@@ -32,10 +32,6 @@ def drawn(*about: object) -> Random:
     return Random(repr(about))
 
 
-SLOWED = {("base", 2): 3.21, ("hidden=5", 1): 1.9}
-"""Trials beside which something else ran: how many times as long they took."""
-
-
 def learn_run(path: Path) -> RunFolder:
     """Effects of every verdict, divergence, targets met and missed, trials that did not end."""
     folder = Fabricated(final=_final, state=_state).write(path, made_study(**LEARN))
@@ -68,12 +64,9 @@ def _vary_curve(folder: RunFolder, trial: TrialRecord) -> None:
         elapsed += chance.uniform(1.0, 3.0)
         rest = 1 if line["epoch"] == trial.settings["epochs"] else chance.uniform(0.8, 1.0)
         metrics = {name: rest * v for name, v in line.items() if "/" in name}
-        train_s = chance.uniform(0.7, 0.8) * SLOWED.get((trial.cell, trial.seed), 1.0)
+        train_s = chance.uniform(0.7, 0.8)
         lines.append({**line, **metrics, "train_s": train_s, "time_s": elapsed})
     home.curve_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if (trial.cell, trial.seed) == ("base", 2):
-        load = made.QUIET.model_copy(update={"others_cores": 1.27, "stolen_cores": 0.31})
-        home.write(trial.model_copy(update={"load": load}))
     if trial.state == "diverged":
         told = {"diverged_at_step": chance.randrange(100, 2000)}
         if trial.seed == 7:

@@ -238,9 +238,6 @@ def test_the_command_line_measures_what_processes_gain(own: Path, trainlab: Verb
     asked = ["--data-parallel", "1,2", "--device", "cpu", "--out", str(out)]
     briefly = ["--cost-budget=0.1s", "--processes=1", "--cost-warmup-steps=2"]
     trainlab("profile", f"{own}:plain", *asked, *briefly)
-    table = (out / "results.csv").read_text()
-    assert "speedup" in table
-    assert "efficiency" in table
     shown = trainlab("show", str(out), "--all").stdout
     assert "the same batch is trained" in shown.replace("\n", " ")
     refused = trainlab("profile", f"{own}:plain", "--data-parallel", "2", "--mode", "both", code=2)

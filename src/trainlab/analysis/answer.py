@@ -16,7 +16,7 @@ from typing import Any
 from trainlab.analysis import finding
 from trainlab.analysis import operators as ops
 from trainlab.analysis.cold_start import cold_start
-from trainlab.analysis.cost import headline, time_figure
+from trainlab.analysis.cost import cost_figure, headline
 from trainlab.analysis.document import (
     Entry,
     Paragraph,
@@ -823,7 +823,7 @@ def answer_section(data: RunData, words: Words) -> Section:
     evidence, found = data.evidence, answer(data.evidence, data.findings, words)
     lead, *others = found.sections(words)
     # The charts that show what the sentences say: what it costs beside what it learned.
-    shown = [time_figure(data, words)] if found.is_about_cost else []
+    shown = [cost_figure(data, words)] if found.is_about_cost else []
     metrics = compared_metrics(evidence)
     profiled = [mode for mode in MODES if data.profiled(mode)]
     if metrics:

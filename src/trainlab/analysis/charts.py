@@ -257,18 +257,17 @@ def line_chart(
     return named_lines([*rows, *seeds], [*thin, *lines, points], x, y, hue)
 
 
+HEIGHT = 260
 APART = 0.066
 """Of the height, between the names of two lines."""
 
 
-def named_lines(
-    rows: Sequence[Spec], layers: list[Spec], x: Spec, y: Spec, hue: Spec, height: int = 260
-) -> Spec:
+def named_lines(rows: Sequence[Spec], layers: list[Spec], x: Spec, y: Spec, hue: Spec) -> Spec:
     """The chart with the name of each line at its end instead of a legend, where they are few; none where
     there is one line."""
     field, names = hue["field"], hue["scale"]["domain"]
     if not 1 < len(names) <= MOST_LABELLED:
-        return chart(rows, layers, height)
+        return chart(rows, layers, HEIGHT)
     hue["legend"] = None
     ends = {r[field]: r for r in rows if r.get("seed") is None}
     is_log = y["scale"].get("type") == "log"
@@ -294,15 +293,16 @@ def named_lines(
         "clip": False,
     }
     has_name = {"filter": "isValid(datum.name)"}
-    return chart(rows, [*layers, layer("text", place_of_name, has_name, **look)], height)
+    return chart(rows, [*layers, layer("text", place_of_name, has_name, **look)], HEIGHT)
 
 
 LONGEST_NAME = 150
 
 
-def text_width(text: str) -> float:
-    """About so many pixels, in the letters of a chart."""
-    return sum(12.0 if letter > "\u2e7f" else 6.6 for letter in text)
+def text_width(text: str, size: float = 11.5) -> float:
+    """About how wide a text is drawn, in the unit of the size of its letters; that of a chart is in pixels.
+    Chinese characters are as wide as high."""
+    return sum(size * (1.0 if letter > "\u2e7f" else 0.57) for letter in text)
 
 
 FEWEST_FOR_BAND = 3
@@ -357,7 +357,6 @@ def dot_chart(
     among: Sequence[str] = (),
     *,
     mode_title: str = "mode",
-    interval: str = "interval",
 ) -> Spec:
     """A dot per cell with its interval, and a faint one per seed; by mode, or by what `mode_title` is the
     key of. `name` is that of a cost or a metric, `among` are all cells of the study."""
@@ -379,7 +378,7 @@ def dot_chart(
         legend = {"title": words(mode_title), "orient": "bottom", "symbolFillColor": GREY}
         look = place | {"shape": {"field": "mode", "scale": shapes, "legend": legend}}
         hover.append(("mode", words(mode_title), None))
-    hover += [("x", title, ",.4~r"), *interval_hover(words, ",.4~r", interval)]
+    hover += [("x", title, ",.4~r"), *interval_hover(words, ",.4~r")]
     means, seeds = of_kind("mean"), of_kind("one")
     ends = {**place, "x": {**x, "field": "low"}, "x2": {"field": "high"}}
     has_ends = {"filter": "isValid(datum.low)"}

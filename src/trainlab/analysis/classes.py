@@ -223,14 +223,13 @@ def class_section(data: RunData, words: Words) -> Section | None:
     else:
         is_small = len(confusion.classes) <= MOST_COLUMNS
         blocks.append((matrix_table if is_small else pair_table)(confusion, words))
-        blocks.append(_mistakes(confusion, words))
+        blocks += filter(None, [_mistakes(confusion, words)])
     return Section("classes", words("classes"), tuple(blocks), is_folded=True)
 
 
-def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:
-    """The worst, as pictures where the inputs are images."""
+def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | None:
+    """Pictures of the worst; None where the inputs are no images."""
     classes = confusion.classes
-    caption, note = words("mistakes_caption"), words("mistakes_note")
     items = [
         document.GalleryItem(
             picture=one.picture,
@@ -246,14 +245,7 @@ def _mistakes(confusion: Confusion, words: Words) -> document.Gallery | Table:
         for seed, one in confusion.worst
         if one.picture is not None
     ]
-    if len(items) == len(confusion.worst):
-        return document.Gallery("mistakes", caption, tuple(items), note=note)
-    fields: list[tables.Field[tuple[int, Mistake]]] = [
-        tables.name(words("mistake_sample"), lambda one: str(one[1].index)),
-        tables.name(words("mistake_seed"), lambda one: str(one[0])),
-        tables.name(words("true_class"), lambda one: classes[one[1].true]),
-        tables.name(words("said_class"), lambda one: classes[one[1].said]),
-        tables.value(words("mistake_said_share"), lambda m: tables.share(m[1].said_probability)),
-        tables.value(words("mistake_true_share"), lambda m: tables.share(m[1].true_probability)),
-    ]
-    return tables.table_of(caption, fields, confusion.worst, note)
+    if not items:
+        return None
+    caption, note = words("mistakes_caption"), words("mistakes_note")
+    return document.Gallery("mistakes", caption, tuple(items), note=note)

@@ -5,24 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from trainlab.analysis.charts import (
-    Hover,
-    Spec,
-    axis_title,
-    colour,
-    layer,
-    named_lines,
-    quantity,
-    scale_for,
-    tooltip,
-)
-from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
-from trainlab.analysis.finding import MOST_LINES, RunData
+from trainlab.analysis.document import Paragraph, Section, Table
+from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.tables import Field, name, table_of, value
 from trainlab.record.cost_record import ColdStep, CostRecord, LayersRecord
 from trainlab.words import Words
-from trainlab.words.numbers import figure
 
 SMALL_PHASE = 0.05
 """A phase that takes a smaller share of the first step explains nothing and is left out."""
@@ -139,57 +127,13 @@ def cold_table(measurement: Measurement, words: Words) -> Table | None:
     return table_of(caption, fields, rows.items(), words("cold_note"))
 
 
-def first_steps(measured: Sequence[Measurement]) -> list[Spec]:
-    """The warm-up steps of the timed processes, as many as all processes of a cell have: a row each, with
-    the median over processes in multiples of a settled step."""
-    rows: list[Spec] = []
-    for measurement in measured[:MOST_LINES]:
-        # A settled step is one after the measurement, waited for after every phase like the first ones; in
-        # records without such steps, a bare one.
-        base_ms = statistics.median(
-            statistics.median([*map(_total_ms, record.settled)] or record.step_ms)
-            for record in measurement.costs
-        )
-        steps = zip(*(record.warmup_ms for record in measurement.costs), strict=False)
-        for number, step_ms in enumerate(steps, start=1):
-            times = statistics.median(step_ms) / base_ms
-            rows.append({"cell": measurement.trial.cell, "x": number, "y": times})
-    return rows
-
-
-def first_steps_chart(rows: Sequence[Spec], among: Sequence[str], words: Words) -> Spec:
-    """How many times as long as a settled step each of the first steps takes."""
-    x, y = words("step_number"), words("times_settled")
-    axis = scale_for([row["y"] for row in rows], fits_zero=True)
-    hover: Hover = [("cell", words("cell"), None), ("x", x, None), ("y", y, ".3~r")]
-    cells = list(dict.fromkeys(row["cell"] for row in rows))
-    place: Spec = {
-        "x": quantity("x", x, axis={"tickMinStep": 1, "format": "d"}, scale={"nice": False}),
-        "y": quantity("y", axis_title(y, axis, words), scale=axis),
-        "color": colour("cell", cells, words("cell"), among=among),
-        "tooltip": tooltip(hover),
-    }
-    line = layer("line", place, point={"filled": True, "size": 34}, strokeWidth=2)
-    return named_lines(rows, [line], place["x"], place["y"], place["color"], 220)
-
-
 def cold_section(data: RunData, words: Words) -> Section | None:
     """Why the first step takes longer; None where no warm-up step was kept."""
-    figures: list[Block] = []
-    tables: list[Block] = []
+    tables: list[Table] = []
     for mode in MODES:
-        measured = data.evidence.measured_in(mode)
-        rows = first_steps(measured)
-        if len(rows) > 1:
-            caption = words("cold_caption", step=words.step(mode))
-            firsts = (f"{row['cell']} {figure(row['y'])}" for row in rows[:200] if row["x"] == 1)
-            alt = words("cold_alt", caption=caption, values=words.listed(firsts))
-            among = [cell.id for cell in data.evidence.cells]
-            spec, note = first_steps_chart(rows, among, words), words("settled_note")
-            figures.append(Figure(f"cold-{mode}", caption, alt, spec, note))
         # One cell shows as well as any other why the first step is slow.
-        tables += [table for m in measured if (table := cold_table(m, words))][:1]
-    if not figures and not tables:
+        found = (cold_table(one, words) for one in data.evidence.measured_in(mode))
+        tables += filter(None, [next(filter(None, found), None)])
+    if not tables:
         return None
-    blocks = (Paragraph(words("cold_intro")), *figures, *tables)
-    return Section("cold", words("cold"), blocks, is_folded=True)
+    return Section("cold", words("cold"), (Paragraph(words("cold_intro")), *tables), is_folded=True)

@@ -1,10 +1,8 @@
 """What a step costs: time and memory of the cells side by side, where they go, and what was unstable."""
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,6 @@ from trainlab.analysis.charts import (
     Spec,
     bar_figure,
     dot,
-    dot_chart,
     first_cells,
     time_chart,
 )
@@ -26,7 +23,6 @@ from trainlab.analysis.measurement import (
     MODES,
     STEP_LIMIT,
     Estimate,
-    Instability,
     Measurement,
     figures_of,
     measured_twice,
@@ -51,16 +47,11 @@ from trainlab.stats.means import Interval
 from trainlab.words import Words
 from trainlab.words.numbers import MIB, figure, memory, percent
 
-STANDS_OUT = 1.5
-"""A trial whose epochs took so many times those of the faster half of the seeds stands out."""
-FEWEST_TRIALS = 3
-MOST_WARNINGS = 50
-"""Rows shown at first; the files have them all."""
 STEP_DIGITS = 4
 """Digits in the table of a single measurement: on a quiet machine its intervals are that narrow."""
-
-COSTS = ("step_ms", "epoch_s", "samples_per_s")
-"""Quantities of a cost summary that are drawn over cells."""
+PER_SAMPLE = "sample_us"
+COSTS = ("step_ms", PER_SAMPLE, "epoch_s", "samples_per_s")
+"""Quantities of a cost summary that can be drawn over cells."""
 MOST_VALUES = 24
 """Values of a chart that its alt text lists."""
 
@@ -173,11 +164,6 @@ def _unstable_text(one: Finding, words: Words) -> str:
     return words.sentences(*parts)
 
 
-def _slow_text(one: Finding, words: Words) -> str:
-    load = [one.fill(words, "slow_trial_load")] if one.others_cores is not None else []
-    return words.sentences(one.fill(words, "slow_trial"), *load)
-
-
 COST = Kind(
     "cost",
     "factors",
@@ -204,11 +190,6 @@ MEMORY = Kind(
 UNSTABLE = Kind("unstable", "method", statement=_unstable_text)
 """Times per batch that may be off by more than STEP_LIMIT, or ratios by more than was asked for: how many,
 and by how much the worst; the likeliest reason for the least known time, as a code, and its value."""
-UNCOMPARED = Kind("uncompared", "method")
-"""A cell whose cost could not be compared, since every process that timed it broke."""
-SLOW_TRIAL = Kind("slow_trial", "method", statement=_slow_text)
-"""A learn trial that took far longer than the faster half of the seeds of its cell; the cores that other
-programs kept busy meanwhile, where that was recorded."""
 
 
 def cost_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -227,13 +208,11 @@ def cost_findings(evidence: Evidence) -> Iterator[Finding]:
         yield from _compared(evidence, mode, measured, comparisons)
         yield from energy_findings(evidence, mode, measured)
         yield from scaling.parallel_findings(mode, [pair for pair, _, _ in measured], comparisons)
-        yield from _uncompared(evidence, pairs, mode)
         for series in scaling.batch_series(evidence, mode):
             yield scaling.scaling_finding(series)
             yield from operator_findings(series)
             yield from scaling.optimizer_share(series)
     yield from _unstable(evidence, ratios)
-    yield from _slow_trials(evidence)
 
 
 def _compared(
@@ -278,7 +257,7 @@ def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[
     """One finding for all times and ratios that are not known well."""
     spec = evidence.study.cost or CostSpec()
     within = spec.ratio_within
-    off = _instabilities(evidence)
+    off = [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
     widths = [one.half_width for one in ratios if one.half_width is not None]
     wide = [width for width in widths if width > within]
     if off or wide:
@@ -303,45 +282,6 @@ def _unstable(evidence: Evidence, ratios: Sequence[CostComparison]) -> Iterator[
             reason=worst and worst.reason,
             reason_value=worst and worst.value,
         )
-
-
-def _instabilities(evidence: Evidence) -> list[tuple[Measurement, Instability]]:
-    return [(m, m.summary.unstable) for m in evidence.measured if m.summary.unstable is not None]
-
-
-def _uncompared(evidence: Evidence, pairs: Sequence[Contrast], mode: str) -> Iterator[Finding]:
-    """Cells that were to be compared and of which no time is known, where a process failed; those that were
-    never timed are counted among the trials that did not run."""
-    is_trained = evidence.study.cost is not None and evidence.study.cost.weights == "trained"
-    for cell in dict.fromkeys(cell for pair in pairs for cell in pair.ids):
-        states = [
-            trial.state
-            for trial in evidence.trials
-            if (trial.cell, trial.watch, trial.mode) == (cell, "steps", mode)
-            and (trial.weights_of is not None) == is_trained
-        ]
-        if evidence.measurement(cell, mode) is None and "failed" in states:
-            counts = {"num_timed": len(states), "num_failed": states.count("failed")}
-            yield UNCOMPARED(subject=f"{mode}/sample_us", cells=(cell,), n=0, **counts)
-
-
-def _slow_trials(evidence: Evidence) -> Iterator[Finding]:
-    """Learn trials that took STANDS_OUT times as long as the faster half of their cell's seeds, or longer;
-    none where as many as half did."""
-    for cell, seeds in evidence.learned.items():
-        times_s = {seed: s for seed, one in seeds.items() if (s := one.epoch_s()) is not None}
-        if len(times_s) < FEWEST_TRIALS:
-            continue
-        faster_s = statistics.median(sorted(times_s.values())[: math.ceil(len(times_s) / 2)])
-        slow = {seed: s for seed, s in times_s.items() if s >= STANDS_OUT * faster_s}
-        if 2 * len(slow) >= len(times_s):
-            continue
-        for seed, epoch_s in slow.items():
-            load = seeds[seed].trial.load
-            values: dict[str, Any] = {"seed": seed, "epoch_s": epoch_s, "faster_s": faster_s}
-            values["others_cores"] = load and load.others_cores
-            values["stolen_cores"] = load and load.stolen_cores
-            yield SLOW_TRIAL(subject="train_s", cells=(cell,), n=len(times_s), **values)
 
 
 def cost_table(evidence: Evidence, words: Words) -> Table:
@@ -435,21 +375,6 @@ def method_text(measurement: Measurement, words: Words) -> str:
     )
 
 
-def warning_table(evidence: Evidence, words: Words) -> Table | None:
-    """Every measurement whose time per batch is not known well, by how much it may be off, and why."""
-    rows = _instabilities(evidence)
-    if not rows:
-        return None
-    fields: list[Field[tuple[Measurement, Instability]]] = [
-        name(words("cell"), lambda row: measured_cell(row[0], words)),
-        name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
-        value(words("off_by"), lambda row: Entry(f"±{percent(row[1].off_by)}", row[1].off_by)),
-        name(words("why"), lambda row: words.warning(row[1].reason, row[1].value)),
-    ]
-    caption, cell = words("warning_table"), lambda row: row[0].trial.cell
-    return table_of(caption, fields, rows, cell=cell, num_shown=MOST_WARNINGS, is_sortable=True)
-
-
 def warning_text(measurement: Measurement, words: Words) -> str | None:
     """By how much a time per batch may be off and why; None where it is known well."""
     if (unstable := measurement.summary.unstable) is None:
@@ -458,70 +383,42 @@ def warning_text(measurement: Measurement, words: Words) -> str | None:
     return words("unstable_line", off_by=percent(unstable.off_by), why=why)
 
 
-def cost_figure(evidence: Evidence, quantity: str, words: Words) -> Figure | None:
-    """One of COSTS, or `peak_mib`, of every cell, by mode; None where it was not measured."""
-    rows = []
-    for one in (one for mode in MODES for one in evidence.measured_in(mode)):
-        cell, mode = one.trial.cell, words.mode(one.summary.mode)
-        if quantity in COSTS:
-            cost: Estimate = getattr(one.summary, quantity)
-            rows.append(dot(cell, mode, cost.value, (cost.low, cost.high)))
-        elif one.peak_mib is not None:
-            rows.append(dot(cell, mode, one.peak_mib))
-    if not rows:
-        return None
-    rows, left_out = first_cells(rows)
-    among = [cell.id for cell in evidence.cells]
-    told = (f"{row['cell']} {row['mode']}: {figure(row['x'])}" for row in rows[:MOST_VALUES])
-    notes = [words("memory_dots_note" if quantity == "peak_mib" else "cost_dots_note")]
-    notes += [words("left_out", number=left_out)] if left_out else []
-    alt = words("final_alt", metric=words(quantity), values=words.listed(told))
-    return Figure(
-        id=f"cost-{quantity.replace('_', '-')}",
-        caption=words(f"{quantity}_caption"),
-        alt=words.tidy(alt),
-        spec=dot_chart(quantity, words(quantity), rows, words, among, interval="repeats"),
-        note=words.sentences(*notes),
-    )
-
-
-def time_figure(data: RunData, words: Words) -> Figure | None:
-    """The time per sample of every cell, and how many times as fast as the first that is, as the findings
-    have it; None where it was not measured."""
+def cost_figure(data: RunData, words: Words, quantity: str = PER_SAMPLE) -> Figure | None:
+    """One of COSTS of every cell; of the time per sample also how many times as fast as the first that is,
+    as the findings have it. None where it was not measured."""
     rows: list[Spec] = []
-    ratios = {
-        (one.mode, one.cells): one for one in data.findings_in("factors") if one.kind == "cost"
-    }
+    found_costs = [one for one in data.findings_in("factors") if one.kind == "cost"]
+    ratios = {(one.mode, one.cells): one for one in found_costs if quantity == PER_SAMPLE}
     for mode in MODES:
         measured = data.evidence.measured_in(mode)
         for one in measured:
-            cost, name = one.summary.sample_us, words.mode(mode)
-            label = words("bar_time", mode=name, time=cost.value)
+            cost: Estimate = getattr(one.summary, quantity)
+            name = words.mode(mode)
+            label = f"{name} {figure(cost.value)}"
+            if quantity == PER_SAMPLE:
+                label = words("bar_time", bar=label)
             if found := ratios.get((mode, (measured[0].trial.cell, one.trial.cell))):
                 ends, _ = headline(found.ratio, found.interval, (measured[0], one), words)
                 # What is not decided has no single figure.
                 ends = found.interval if found.verdict == "cannot tell" and found.interval else ends
                 times = ends.inverse
-                label = words("bar_times", mode=name, time=cost.value, times=times)
+                label = words("bar_times", bar=label, times=times)
             row = dot(one.trial.cell, name, cost.value, (cost.low, cost.high))
             rows.append(row | {"label": label, "end": cost.high or cost.value})
     if not rows:
         return None
     rows, left_out = first_cells(rows)
-    first, others = (
-        data.evidence.cells[0].id,
-        [row for row in rows if row["mode"] == rows[0]["mode"]],
-    )
-    notes = [words("time_note", cell=first)] if len(others) > 1 else []
+    cells = [cell.id for cell in data.evidence.cells]
+    notes = [words("time_note", cell=cells[0])] if ratios else []
     notes += [words("cost_dots_note")]
     notes += [words("left_out", number=left_out)] if left_out else []
     values = (f"{row['cell']}: {row['label']}" for row in rows[:MOST_VALUES])
     told = words("list_semicolon").join(values)
     return Figure(
-        id="cost-sample-us",
-        caption=words("sample_us_caption"),
-        alt=words.tidy(words("final_alt", metric=words("sample_us"), values=told)),
-        spec=time_chart(rows, words("sample_us"), [c.id for c in data.evidence.cells], words),
+        id=f"cost-{quantity.replace('_', '-')}",
+        caption=words(f"{quantity}_caption"),
+        alt=words.tidy(words("final_alt", metric=words(quantity), values=told)),
+        spec=time_chart(rows, words(quantity), cells, words),
         note=words.sentences(*notes),
     )
 
@@ -595,8 +492,7 @@ def cost_section(data: RunData, words: Words) -> Section | None:
     more: list[Figure] = []
     if evidence.diagnosis is None:  # its changes are no settings to choose from
         blocks.append(cost_table(evidence, words))
-        others = (cost_figure(evidence, one, words) for one in (*COSTS, "peak_mib"))
-        more += [one for one in (time_figure(data, words), *others) if one is not None]
+        more += filter(None, [cost_figure(data, words)])
     blocks += (
         bar_figure(b, "phases", mode, unit, words, words.phase) for mode, b in phases.items()
     )

@@ -216,7 +216,6 @@ class Listing:
     caption: str
     text: str
     language: str = ""
-    is_folded: bool = False
 
 
 MOST_PIXELS = 2000

@@ -3,11 +3,11 @@
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from trainlab.analysis.cost import noise_ratio, warning_table
+from trainlab.analysis.cost import noise_ratio
 from trainlab.analysis.document import Block, Entry, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Kind, RunData, confounds_text, num_seeds
@@ -82,7 +82,8 @@ def _signed(share: float) -> str:
     return f"{100 * share:+.1f}%"
 
 
-def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
+def overhead_table(measured: Sequence[Measurement], words: Words) -> Table | None:
+    """What each instrument adds to a step; None where nothing was compared."""
     fields: list[Field[tuple[Measurement, Overhead]]] = [
         name(words("instrument"), lambda row: words.named("instrument", row[1].instrument)),
         name(words("mode"), lambda row: words.mode(row[0].summary.mode)),
@@ -91,7 +92,9 @@ def overhead_table(measured: Sequence[Measurement], words: Words) -> Table:
         value(words("pairs"), lambda row: count(row[1].num_pairs)),
     ]
     rows = [(m, overhead) for m in measured for overhead in overheads(m)]
-    caption = words("overhead_table", cell=measured[0].trial.cell if measured else "")
+    if not rows:
+        return None
+    caption = words("overhead_table", cell=measured[0].trial.cell)
     return table_of(caption, fields, rows, words("overhead_note"))
 
 
@@ -112,7 +115,7 @@ def method_section(data: RunData, words: Words) -> Section:
     blocks: list[Block] = [Paragraph(text) for text in texts]
     if evidence.measured:
         first = [m for mode in MODES for m in evidence.measured_in(mode)[:1]]
-        blocks += filter(None, (overhead_table(first, words), warning_table(evidence, words)))
+        blocks += filter(None, [overhead_table(first, words)])
     if undecided := data.findings_in("method"):
         blocks.append(bullets(undecided, words))
     elif evidence.is_complete and evidence.diagnosis is None and (evidence.measured or study.cells):
@@ -212,18 +215,11 @@ def sampling_findings(evidence: Evidence, table: MetricTable) -> Iterator[Findin
 
 # The machines, the software and the data of a run.
 
-MOST_FACTS = 6
-"""Of a machine that are shown at first, its data the last of them."""
-
 
 def environment_section(data: RunData, words: Words) -> Section:
-    """The first facts of every machine, and all others folded."""
-    tables: list[Table] = []
-    for machine in data.evidence.environments.values():
-        table = environment_table(machine, words, data.evidence)
-        first, others = table.rows[:MOST_FACTS], table.rows[MOST_FACTS:]
-        more = replace(table, caption=words("environment_more"), rows=others, is_folded=True)
-        tables += [replace(table, rows=first, note=""), *([more] if others else [])]
+    """A table for every machine."""
+    machines = data.evidence.environments.values()
+    tables = (environment_table(machine, words, data.evidence) for machine in machines)
     return Section("environment", words("environment"), tuple(tables))
 
 
@@ -231,15 +227,14 @@ def environment_table(
     environment: Environment, words: Words, evidence: Evidence | None = None
 ) -> Table:
     """One row per fact; also the data that a run used, where its evidence is given."""
-    rows, last = environment_rows(environment, words), []
+    rows = environment_rows(environment, words)
     for data in dict.fromkeys(trial.data for trial in (evidence.trials if evidence else ())):
         if data is not None:
             numbers = [f"{number:,}" for number in (data.num_train, data.num_test)]
             if data.num_val:
                 numbers.append(words("validation_samples", number=f"{data.num_val:,}"))
             source = words.named("source", data.source)
-            last.append((words("env_data"), f"{data.name}: {' + '.join(numbers)} ({source})"))
-    rows[MOST_FACTS - 1 : MOST_FACTS - 1] = last
+            rows.append((words("env_data"), f"{data.name}: {' + '.join(numbers)} ({source})"))
     fields: list[Field[tuple[str, str]]] = [
         name(words("what"), lambda row: row[0]),
         name(words("value"), lambda row: row[1]),

@@ -12,6 +12,7 @@ from html import escape
 from itertools import accumulate, cycle, groupby, pairwise, takewhile
 from typing import Any, NamedTuple
 
+from trainlab.analysis.charts import text_width
 from trainlab.analysis.document import Drawing, Paragraph, Section
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.layers import call_name, call_table, layer_table, layer_times
@@ -29,8 +30,8 @@ SHORT = 5
 MOST_COLUMNS = 3
 BOX_W, BOX_H = 236, 54
 GAP_X, GAP_Y = 22, 20
-LANE, AISLE = 56, 34
-"""Room beside a column, with and without connections that skip layers."""
+LANES = 40
+"""Room beside a column, for connections that skip layers."""
 NAME, SMALL = 13, 12
 """Sizes of letters: printed across a page they must still be read."""
 MARGIN = 10
@@ -215,18 +216,10 @@ def _layout(nodes: Sequence[Node]) -> tuple[list[BoxPlace], float]:
     widest = [0] * num_columns
     for rank, number in num_boxes.items():
         widest[rank // per_column] = max(widest[rank // per_column], number)
-    with_lanes = {
-        ranks[place] // per_column
-        for place, node in enumerate(nodes, start=1)
-        for number in node.inputs
-        if ranks[number + 1] // per_column == ranks[place] // per_column
-        and ranks[place] - ranks[number + 1] != 1
-    }
     starts = [MARGIN + 0.0]
-    for column, number in enumerate(widest):
-        beside = LANE if column in with_lanes else AISLE
-        starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + beside)
-    width = starts[-1] - (0 if num_columns - 1 in with_lanes else AISLE) + MARGIN
+    for number in widest:
+        starts.append(starts[-1] + number * (BOX_W + GAP_X) - GAP_X + LANES)
+    width = starts[-1] + MARGIN
     places = []
     num_placed: Counter[int] = Counter()
     for rank in ranks:
@@ -261,7 +254,7 @@ def _edges(nodes: Sequence[Node], places: Sequence[BoxPlace]) -> Iterator[str]:
                 lane = next(lanes)
                 x, end_x = x + 0.8 * BOX_W, end_x + 0.8 * BOX_W
                 down, up = y + 6 + 2 * lane, end_y - 13 + 2 * lane
-                beside = column_ends[source.column] + 10 + 9 * lane
+                beside = column_ends[source.column] + 10 + 7 * lane
                 curve = f"V{down:g}H{beside:g}V{up:g}H{end_x:g}V{end_y:g}"
             yield (
                 f'<path class="edge" d="M{x:g} {y:g}{curve}" fill="none" stroke="#7f8792" '
@@ -280,7 +273,7 @@ def _box(node: Node, place: BoxPlace, largest_share: float, words: Words) -> str
     share = "" if node.share is None else percent(node.share)
     hover = f"{node.name} {node.type}".strip() + f": {details}" + (share and f", {share}")
     name = _fitting(node.name, NAME, BOX_W - 80)
-    kind = _fitting(node.type, SMALL, BOX_W - 16 - (56 if share else 0) - _width(name, NAME))
+    kind = _fitting(node.type, SMALL, BOX_W - 16 - (56 if share else 0) - text_width(name, NAME))
     beside = (
         f'<tspan class="faint" dx="5" font-weight="normal" font-size="{SMALL}" '
         f'fill="{FILLS["faint"]}">{escape(kind)}</tspan>'
@@ -315,15 +308,10 @@ def _text(look: str, x: float, y: float, size: int, text: str, more: str = "") -
     return f'<text class="{look}" {place}>{text}</text>'
 
 
-def _width(text: str, size: float) -> float:
-    """About how wide a text is drawn; Chinese characters are as wide as high."""
-    return sum(size * (1.0 if ord(character) > 0x2E7F else 0.57) for character in text)
-
-
 def _fitting(text: str, size: float, room: float) -> str:
     """The text, cut where it does not fit; the box's hover shows all of it."""
-    if _width(text, size) <= room:
+    if text_width(text, size) <= room:
         return text
-    while text and _width(text + "…", size) > room:
+    while text and text_width(text + "…", size) > room:
         text = text[:-1]
     return text + "…" if text else ""

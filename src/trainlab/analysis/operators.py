@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Literal
 
 from trainlab.analysis.charts import OUTSIDE, REST, Bars, bar_figure
-from trainlab.analysis.document import Block, Figure, Listing, Paragraph, Section, Table
+from trainlab.analysis.document import Block, Figure, Paragraph, Section, Table
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import MOST_CELLS, Finding, Kind, RunData
 from trainlab.analysis.measurement import MODES, Measurement
@@ -32,8 +32,6 @@ SMALL_PHASE = 0.05
 TOP = 10
 MOST_OPERATORS = 9
 """Operators with a part of their own in a chart of shares; all others are one part."""
-MOST_CLASSIC = 4
-"""Tables in PyTorch's own form; `trainlab profile --classic` prints that of any setting."""
 MOST_TABLES = 12
 """Operator tables of one mode; the files have them all."""
 
@@ -343,15 +341,6 @@ def operator_section(data: RunData, words: Words) -> Section | None:
         if found := [one for one in data.findings_in("operators") if one.of_mode == mode]:
             blocks.append(bullets(found, words))
         blocks += [replace(table, is_folded=True) for table in others]
-        blocks += [
-            Listing(
-                words("classic_caption", step=words.step(mode), cell=measurement.trial.cell),
-                classic_table(measurement.operators),
-                is_folded=True,
-            )
-            for measurement in profiled[:MOST_CLASSIC]
-            if measurement.operators is not None
-        ]
         if (num_left_out := len(profiled) - MOST_TABLES) > 0:
             blocks.append(Paragraph(words("operators_left_out", number=num_left_out)))
         title = words.capital(words.mode(mode))

@@ -137,9 +137,6 @@ def limits_section(data: RunData, words: Words) -> Section | None:
         layers, found = measurement.layers, step_roofline(measurement)
         if layers is not None and layers.rows and found is not None:
             rows.append((measurement, found))
-            if layers.mode == "train" and layers.optimizer is None:
-                # An older record has nothing of the optimizer's work.
-                notes[0] = words("limits_note_layers")
     if not rows:
         return None
     if any("+" in one.precision for _, one in rows):

@@ -9,12 +9,12 @@ import numpy as np
 
 from trainlab.analysis import charts
 from trainlab.analysis.charts import Spec
-from trainlab.analysis.document import Block, Entry, Figure, Paragraph, Section
+from trainlab.analysis.document import Block, Figure, Paragraph, Section
 from trainlab.analysis.evidence import Evidence
 from trainlab.analysis.finding import Finding, Kind, RunData, shared_levels
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import Contrast
-from trainlab.analysis.tables import Field, bullets, name, table_of, value
+from trainlab.analysis.tables import bullets
 from trainlab.stats.batch_line import BatchScaling, fit_batches, noise_of
 from trainlab.stats.cost_ratio import CostComparison
 from trainlab.words import Words
@@ -229,13 +229,6 @@ def scaling_section(data: RunData, words: Words) -> Section | None:
     return Section("scaling", words("scaling"), tuple(blocks), is_folded=True)
 
 
-def _efficiency_text(one: Finding, words: Words) -> str:
-    if one.efficiency_low is None or one.efficiency_high is None:
-        return percent(one.efficiency)
-    ends = {"low": percent(one.efficiency_low), "high": percent(one.efficiency_high)}
-    return percent(one.efficiency) + words("within", **ends)
-
-
 def _parallel_brief(one: Finding) -> str | None:
     """Where it is known well enough to be told: by which way the interval lies of as fast as before."""
     if one.interval is None:
@@ -244,15 +237,20 @@ def _parallel_brief(one: Finding) -> str | None:
     return f"answer_parallel_{'unknown' if one.interval.contains(1) else beside}"
 
 
+def _parallel_phrases(one: Finding, words: Words) -> dict[str, object]:
+    efficiency = percent(one.efficiency)
+    if one.efficiency_low is not None and one.efficiency_high is not None:
+        ends = {"low": percent(one.efficiency_low), "high": percent(one.efficiency_high)}
+        efficiency += words("within", **ends)
+    return {"efficiency_text": efficiency, "times": one.speedup}
+
+
 PARALLEL = Kind(
     "parallel",
     "parallel",
     8,
     text="parallel_gain",
-    phrases=lambda one, words: {
-        "efficiency_text": _efficiency_text(one, words),
-        "times": one.speedup,
-    },
+    phrases=_parallel_phrases,
     brief=_parallel_brief,
 )
 """How many times as fast the same batch is trained by more processes, with its interval, and the
@@ -289,11 +287,5 @@ def parallel_section(data: RunData, words: Words) -> Section | None:
     found = data.findings_in("parallel")
     if not found:
         return None
-    fields: list[Field[Finding]] = [
-        name(words("cell"), lambda gain: gain.change_text(words)),
-        value(words("speedup"), lambda gain: float(gain.speedup)),
-        value(words("efficiency"), lambda one: Entry(_efficiency_text(one, words), one.efficiency)),
-    ]
-    table = table_of(words("parallel_table"), fields, found, cell=lambda gain: gain.cells[-1])
-    blocks = (Paragraph(words("parallel_intro")), table, bullets(found, words))
+    blocks = (Paragraph(words("parallel_intro")), bullets(found, words))
     return Section("parallel", words("parallel"), blocks, is_folded=True)

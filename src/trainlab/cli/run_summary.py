@@ -186,9 +186,8 @@ class Summary:
             self.print_blocks(operator_table(one, words, sort=sort, top=top))
         if one.layers is not None:
             self.print_blocks(layer_table(one, words))
-        self.print_blocks(cost.memory_table(one, words), cold_table(one, words))
-        if method.overheads(one):
-            self.print_blocks(method.overhead_table([one], words))
+        tables = cost.memory_table(one, words), cold_table(one, words)
+        self.print_blocks(*tables, method.overhead_table([one], words))
 
     def print_remarks(self, most: int | None = None) -> None:
         """What is damaged; trials that did not end well; then every note once, with the number of trials

@@ -127,7 +127,7 @@ def _open_block(block: Block, words: Words, labels: Labels) -> Iterator[str]:
         case blocks.Statements(items):
             yield "\n".join(map(_statement, items))
         case Listing(caption, text, language):
-            yield from [] if block.is_folded else [f"**{escaped(caption)}**"]
+            yield f"**{escaped(caption)}**"
             yield _fenced(text, language)
         case OwnText():
             yield _own_text(block)

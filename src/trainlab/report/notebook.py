@@ -137,7 +137,7 @@ def chart_of(data: RunData, name: str, words: Words, *, by_depth: bool = False) 
     if name in data.evidence.metrics:
         figure = curve_figure(data, name, words) or metric_figure(data, name, words)
     elif name in COSTS:
-        figure = cost_figure(data.evidence, name, words)
+        figure = cost_figure(data, words, name)
     elif name in probed:
         figures = probe_figures(probed[name], words, "probe", num_settings=1)
         figure = next(iter(figures if by_depth else reversed(figures)), None)

@@ -18,8 +18,6 @@ from trainlab.words import Words
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
 MANY_COLUMNS, NARROW_COLUMNS = 6, 4
-LISTING_PT = 8.2
-LISTING_WIDTH_PT = 484
 HALF_WIDTH = 370
 """Pixels of a chart that stands beside another: its letters are still those of a footnote."""
 WRAPPED = 14
@@ -86,16 +84,11 @@ def _open(section: Section) -> Section | None:
 
 
 def _folded(section: Section, is_in_folded: bool = False) -> Section | None:
-    """What is folded of it; None where nothing is. Not the listings of a table that is there already."""
+    """What is folded of it; None where nothing is."""
     is_whole = is_in_folded or section.is_folded
     found = (_folded(one, is_whole) for one in section.sections)
     inner = tuple(one for one in found if one is not None)
-    shown = tuple(
-        block
-        for block in section.blocks
-        if (is_whole or blocks.is_folded(block))
-        and not (isinstance(block, blocks.Listing) and block.is_folded)
-    )
+    shown = tuple(one for one in section.blocks if is_whole or blocks.is_folded(one))
     more = replace(section, blocks=shown, sections=inner)
     if not (inner or shown):
         return None
@@ -145,10 +138,6 @@ def _block(block: blocks.Block, words: Words, labels: pictures.Labels) -> dict[s
             values["label"] = words(f"{block.tone}_mark") + words("colon")
         case Table():
             values |= _table(block, words)
-        case blocks.Listing(text=text, is_folded=is_folded):
-            # A folded one in letters so small that its longest line fits the page.
-            longest = max(map(len, text.splitlines()), default=0) if is_folded else 0
-            values["size"] = min(LISTING_PT, LISTING_WIDTH_PT / (0.602 * max(1, longest)))
         case blocks.Figure():
             values |= {"path": f"{block.id}.svg", "spec": None, "anchor": block.anchor}
         case blocks.Drawing():
