@@ -203,7 +203,7 @@ def test_two_runs_side_by_side_are_one_file(tmp_path: Path, rich: RunData) -> No
     report = comparison_of(rich, second, found, "en")
     assert len(charts_of(html_of(report))) == 2
     ids = [section.id for section in report.sections]
-    assert ids == ["differs", "answer", "costs", "learning", "operators"]
+    assert ids == ["differs", "answer", "costs", "learning"]
     path = tmp_path / "deep" / "both.html"
     write_comparison(rich.evidence, second.evidence, path, "zh")
     assert "其他不同之处" in path.read_text()

@@ -21,7 +21,6 @@ from trainlab.analysis.evidence import (
 from trainlab.analysis.finding import RunData
 from trainlab.analysis.measurement import MODES, Measurement
 from trainlab.analysis.metrics import compared_metrics, compared_values
-from trainlab.analysis.operators import operator_table
 from trainlab.analysis.overview import notices
 from trainlab.analysis.tables import name, table_of, value
 from trainlab.errors import RecordError
@@ -397,18 +396,6 @@ def comparison_of(
     elif a.study.learn and b.study.learn and not {*a.study.seeds} & {*b.study.seeds}:
         apart = Paragraph(words("compare_no_seed"))
         sections.append(Section("learning", words("compare_learned"), (apart,)))
-    # The top ten of the first profiled cell of each run, of modes profiled in both.
-    both = {"A": first, "B": second}
-    operators = [
-        replace(table, caption=f"{run}: {table.caption}")
-        for mode in MODES
-        if first.profiled(mode) and second.profiled(mode)
-        for run, data in both.items()
-        for table in [operator_table(data.profiled(mode)[0], words)]
-    ]
-    if operators:
-        intro = Paragraph(words("operators_intro"))
-        sections.append(Section("operators", words("operators"), (intro, *operators)))
     names = {"first": name_a, "second": name_b}
     dates = {"date_a": a.record.created[:10], "date_b": b.record.created[:10]}
     return Document(
@@ -418,7 +405,7 @@ def comparison_of(
         made_by=words("made_by", version=__version__),
         notices=tuple(
             replace(notice, text=f"{run}: {notice.text}")
-            for run, data in both.items()
+            for run, data in (("A", first), ("B", second))
             for notice in notices(data, words)
         ),
         sections=tuple(sections),

@@ -532,16 +532,16 @@ class Curves:
 
 
 FAR = 100.0
-"""A loss explodes that rises to so many times the lowest at which any setting begins."""
+"""A loss explodes that rises to so many times the highest value of the setting that stays lowest."""
 
 
 def exploding(curves: Curves) -> dict[str, float]:
     """The cells of a loss that rise so far that the others could not be read beside them: to which mean."""
     means = grouped(curves.points, lambda point: point.cell)
-    lowest = min(points[0].mean for points in means.values())
+    peaks = {cell: max(point.mean for point in points) for cell, points in means.items()}
+    lowest = min(peaks.values())
     if not lower_is_better(curves.metric) or lowest <= 0:
         return {}
-    peaks = {cell: max(point.mean for point in points) for cell, points in means.items()}
     return {cell: peak for cell, peak in peaks.items() if peak > FAR * lowest}
 
 
