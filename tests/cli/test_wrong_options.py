@@ -55,8 +55,6 @@ OPTIONS = [
     ("--profile --processes 5 --max-processes 2", "--max-processes: got 2, must be 5 or more"),
     # more than there is
     ("--threads 100000", "--threads: got 100000, but this machine has "),
-    ("--batch-size 10000000", "--batch-size: got 10000000, but the training set of fashion-mlp "),
-    ("--batch-size 6001 --data bundled", "but the bundled training set of fashion-mlp has 6,000"),
     ("--data .", "is not a folder with Fashion-MNIST"),
     ("--out taken", "taken: is not empty; choose another --out"),
     ("--out file.txt", "file.txt: cannot be written: file.txt is a file; choose another --out"),

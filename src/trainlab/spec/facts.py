@@ -29,8 +29,6 @@ class WorkloadFacts:
     """Beside the loss."""
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the model's parameters are where they are not set."""
-    model_least: Mapping[str, int] = field(default_factory=dict)
-    """The least that the model's parameters which are whole numbers may be, where that is known."""
     loss_parameters: tuple[str, ...] | None = ()
     """Those of the loss or step beyond what we give it; None where it takes any."""
     data_parameters: tuple[str, ...] | None = ()
@@ -41,12 +39,9 @@ class WorkloadFacts:
     """The metric that its answers go by."""
     logs_more: bool = False
     """Whether a step of its own may log further metrics."""
-    num_train: Mapping[str, int] = field(default_factory=dict)
-    """Training samples by what `data` chooses, where that is known without reading them."""
 
     def problems(self, settings: TrainSpec) -> Iterator[str]:
-        """Parameters of the model, the loss and the data that there are not, or that may not be so; a batch
-        that is too large for the data, where that is known without reading it."""
+        """Parameters of the model, the loss and the data that there are not."""
         asked = (
             ("model", settings.model, self.parameters),
             ("loss", settings.loss, self.loss_parameters),
@@ -58,18 +53,6 @@ class WorkloadFacts:
                     has = f"it has {', '.join(names)}" if names else "it has none"
                     hint = did_you_mean(name, names)
                     yield f"{place}.{name}: {self.name} has no such parameter; {has}{hint}"
-        for name, least in self.model_least.items():
-            value = settings.model.get(name, least)
-            if type(value) is not int:
-                yield f"model.{name}: got {value!r}, must be a whole number"
-            elif value < least:
-                yield f"model.{name}: got {value}, must be at least {least}"
-        if self.num_train:
-            most = self.num_train.get(settings.data, max(self.num_train.values()))
-            which = "bundled " if settings.data == "bundled" else ""
-            what = f"the {which}training set of {self.name}"
-            if (problem := too_large(settings, most, what)) is not None:
-                yield problem
 
 
 def num_held_out(share: float, num_train: int) -> int:
@@ -78,8 +61,7 @@ def num_held_out(share: float, num_train: int) -> int:
 
 
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
-    """The problem of a batch, or a part of the data, that there are not enough samples for; None where
-    there are."""
+    """The problem of a batch, or a part of the data, that there are not enough samples for."""
     size, wanted = settings.batch_size, settings.train_samples
     share = settings.val_fraction
     if share and (wanted is None or wanted <= num_train):
