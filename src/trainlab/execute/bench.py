@@ -87,7 +87,6 @@ class TimedTrial:
             self._timer = self._make_timer(self._attempt, self._open)
 
     def warm_up(self) -> Footprint | None:
-        """Sets the trial up and runs its steps until they are warm; None where that fails."""
         if self.has_ended:
             return None
         if self._timer is None:
@@ -101,7 +100,6 @@ class TimedTrial:
         return found
 
     def turn(self, number: int) -> float | None:
-        """A turn in the round of that number: its median step in ms; None where it failed."""
         median_ms: float | None = None
         if self._timer is not None:
             with self._attempt:
@@ -111,7 +109,6 @@ class TimedTrial:
         return median_ms
 
     def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        """Writes what was measured, and that the trial is done."""
         if self._timer is not None:
             with self._attempt:
                 self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
