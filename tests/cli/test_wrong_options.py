@@ -15,7 +15,6 @@ OPTIONS = [
     ("--weight-decay -1", "--weight-decay: got '-1', must be at least 0"),
     ("--optimizer sgd --momentum 1", "--momentum: got '1', must be less than 1"),
     ("--model hidden", "--model: got 'hidden', must be name=value pairs"),
-    ("--vary hidden=8,-4", "--vary hidden: got -4, must be at least 1"),
     ("--batch-size 1,,16", "--batch-size: got '1,,16', which has an empty level"),
     ("--zero-grad=maybe", "--zero-grad: got 'maybe', must be true or false"),
     ("--seed -1", "--seed: got '-1', must be whole numbers from 0, as in 1 or 1,2,3"),

@@ -317,9 +317,12 @@ def check_run(path: Path) -> None:
         raise RecordError(f"{path}: no such folder{near or '; name a run folder, as in runs/…'}")
     if not path.is_dir():
         raise RecordError(f"{path}: is a file; name the run folder that it is in")
+    around = [above for above in path.parents if RunFolder(above).study_file.is_file()]
+    inside = around[:1] or _runs_in(path)
     meant = "name one that `trainlab run` has made, as in runs/…"
-    if inside := _runs_in(path):
-        meant = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+    if inside:
+        several = f"it holds {len(inside)}; name one of them, as {inside[-1]}"
+        meant = several if len(inside) > 1 else f"did you mean {inside[0]}?"
     raise RecordError(f"{path}: is no run folder: it has no study.json; {meant}")
 
 
