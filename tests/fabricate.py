@@ -239,7 +239,7 @@ def made_cost(
     turns[:1] = [turn.model_copy(update={"num_marked": 1}) for turn in turns[:1]]
     phases_ms = {name: [value * step_ms] for name, value in phases.items()}
     times = {"step_ms": [step_ms] * 5, "phases_ms": phases_ms, "warmup_ms": [step_ms * 3]}
-    first = {"cold": [], "settled": [], "round_steps": 5, "stopped": "tight", "load": QUIET}
+    first = {"cold": [], "settled": [], "round_steps": 5, "load": QUIET}
     of_step = {"mode": mode, "batch_size": size, "num_samples": 960, "steps_per_epoch": 960 // size}
     return CostRecord(bench=bench, turns=turns, **of_step, **times, **first)
 

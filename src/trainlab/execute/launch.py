@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trainlab.execute.planned_run import end_left
 from trainlab.execute.signals import ENDING
@@ -303,8 +303,8 @@ class WorkerSeat:
         median_ms: float | None = self._ask("turn", number)
         return median_ms
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        self._ask("finish", bench, stopped)
+    def finish(self, bench: str) -> None:
+        self._ask("finish", bench)
 
     def _ask(self, *command: object) -> Any:
         if self.has_ended:

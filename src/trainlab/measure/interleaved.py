@@ -9,7 +9,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
@@ -41,7 +41,7 @@ class Rounds:
         takers: Sequence[TurnTaker],
         report: Callable[[float], None] = lambda share: None,
         most_s: float = math.inf,
-    ) -> Literal["tight", "budget"]:
+    ) -> None:
         """Rounds until the ratio of every taker to the first is tight, or `turns_s` for each is spent, or
         `most_s` for all; MIN_ROUNDS at least. A taker that cannot go on is left out; the next one stands
         for the first. `report` gets the share of the time spent."""
@@ -60,8 +60,7 @@ class Rounds:
             spent_s = time.monotonic() - start_s
             report(min(done / MIN_ROUNDS, spent_s / budget_s, 1.0) if budget_s > 0 else 1.0)
             if done >= MIN_ROUNDS and _are_known(logs, self._within):
-                return "tight"
-        return "budget"
+                return
 
 
 def _are_known(logs: dict[TurnTaker, dict[int, float]], within: float) -> bool:

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -169,7 +168,7 @@ class StepTimer:
         )
         return statistics.median(bare_ms)
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+    def finish(self, bench: str) -> CostRecord:
         """The record of all turns, after a last look at the energy of steps, at settled ones and at the
         smaller last batch."""
         steps, turns = self._steps, self._turns
@@ -196,7 +195,6 @@ class StepTimer:
             queued_ms=self._queued_ms if self._setup.device.type == "cuda" else None,
             phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
-            stopped=stopped,
             energy=energy,
             load=load_of(turns),
         )
@@ -250,4 +248,5 @@ def measure(setup: Setup, spec: CostSpec) -> CostRecord:
     """One trial by itself: warms up, then takes turn after turn until tight or time is up."""
     timer = StepTimer(setup, spec)
     timer.warm_up()
-    return timer.finish("", Rounds(spec).run([timer]))
+    Rounds(spec).run([timer])
+    return timer.finish("")

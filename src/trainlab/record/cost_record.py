@@ -98,7 +98,6 @@ class CostRecord(StepRecord):
     """Steps on the smaller last batch of an epoch; empty where there is none."""
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
-    stopped: Literal["tight", "budget"]
     energy: EnergyRecord | None = None
     """Of steps that ran alone after the turns; None where nothing counts it."""
     memory: list[tuple[int, int]] = []

@@ -62,18 +62,13 @@ def num_held_out(share: float, num_train: int) -> int:
 
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
     """The problem of a batch, or a part of the data, that there are not enough samples for."""
-    size, wanted = settings.batch_size, settings.train_samples
-    share = settings.val_fraction
-    if share and (wanted is None or wanted <= num_train):
-        left = wanted or num_train
+    size, wanted, share = settings.batch_size, settings.train_samples, settings.val_fraction
+    has, left = f"{what} has {num_train:,} samples", num_train
+    if wanted is not None:
+        if wanted > num_train:
+            return f"train_samples: got {wanted}, but {has}; use at most {num_train}"
+        has, left = f"train_samples is {wanted:,}", wanted
+    if share:
         left -= num_held_out(share, left)
-        if size > left:
-            has = f"but val_fraction {share:g} leaves {left:,} training samples; use at most {left}"
-            return f"batch_size: got {size}, {has}"
-    if wanted is None or wanted > num_train:
-        name, got = ("batch_size", size) if wanted is None else ("train_samples", wanted)
-        has = f"but {what} has {num_train:,} samples; use at most {num_train}"
-        return f"{name}: got {got}, {has}" if got > num_train else None
-    if size > wanted:
-        return f"batch_size: got {size}, but train_samples is {wanted:,}; use at most {wanted}"
-    return None
+        has = f"val_fraction {share:g} leaves {left:,} training samples"
+    return f"batch_size: got {size}, but {has}; use at most {left}" if size > left else None
