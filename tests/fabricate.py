@@ -40,9 +40,7 @@ ENVIRONMENT = Environment(
     git_dirty=False,
 )
 DATA = DataRecord(name="tiny", source="made up", is_subset=False, num_train=960, num_test=320)
-QUIET = LoadRecord(
-    load_before=0.0, others_cores=0.0, stolen_cores=0.0, cpu_mhz=None, governor=None, affinity=None
-)
+QUIET = LoadRecord(others_cores=0.0, stolen_cores=0.0)
 PHASES_MS = {
     "train": {"forward": 0.5, "optimizer": 0.25, "other": 0.25},
     "inference": {"forward": 0.75, "other": 0.25},
@@ -190,7 +188,7 @@ class Fabricated:
         parts = ("parameter", "buffer", "gradient", "optimizer", "input", "activation", "data")
         memory = {**{f"{part}_bytes": 0 for part in parts}, "peak_bytes": peak, "other_bytes": peak}
         memory |= {"source": "profiler", "at_peak": {}, "peak_phase": "backward"}
-        home.memory.write(cost.MemoryRecord(**of_step, **memory, process_peak_bytes=None))
+        home.memory.write(cost.MemoryRecord(**of_step, **memory))
         facts = {"device_name": "cpu", "threads": 1, "torch": "2.9.0", "measured": "2026-01-01"}
         best = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": 1e9}
         home.limits.write(cost.LimitsRecord(**facts, **best))
@@ -241,7 +239,7 @@ def made_cost(
     turns[:1] = [turn.model_copy(update={"num_marked": 1}) for turn in turns[:1]]
     phases_ms = {name: [value * step_ms] for name, value in phases.items()}
     times = {"step_ms": [step_ms] * 5, "phases_ms": phases_ms, "warmup_ms": [step_ms * 3]}
-    first = {"cold": [], "settled": [], "round_steps": 5, "stopped": "tight", "load": QUIET}
+    first = {"cold": [], "settled": [], "round_steps": 5, "load": QUIET}
     of_step = {"mode": mode, "batch_size": size, "num_samples": 960, "steps_per_epoch": 960 // size}
     return CostRecord(bench=bench, turns=turns, **of_step, **times, **first)
 

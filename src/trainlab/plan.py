@@ -172,8 +172,8 @@ def _cost_groups(study: Study) -> Iterator[Group]:
 
 
 def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
-    """A fresh process for every cell, the first cell first, and for the second of each A/A pair: they take
-    turns. Benches are numbered from 1; those beyond `processes` are run where the first do not suffice."""
+    """A fresh process for every cell, the first cell first, and for the second of each A/A pair. Benches
+    are numbered from 1; those beyond `processes` are run where the first do not suffice."""
     cells = study.all_cells
     is_diagnosed = study.script is not None and study.script.has_whole_turns
     # The cells whose steps should be the shortest and the longest; of a diagnosis the first, unchanged.
@@ -190,8 +190,8 @@ def bench_of(study: Study, mode: str, number: int) -> tuple[Group, ...]:
 def _cost_trials_of(
     study: Study, cell: Cell, mode: str, watches: Mapping[str, Watch], again: bool = False
 ) -> Iterator[Trial]:
-    """The cost trials of a cell: `watches`, by their part of the id, for each kind of weights; `again` for
-    the first alone, since a setting differs from itself by as much with either."""
+    """For each of the watches, by their part of the id, and each kind of weights; `again` for the first
+    kind alone, since a setting differs from itself by as much with either."""
     assert study.cost is not None
     seed, cost = study.seeds[0], study.cost
     kinds = ("untrained", "trained") if cost.weights == "both" else (cost.weights,)

@@ -32,9 +32,8 @@ def resolve(
     devices: Sequence[str] = (),
     many: bool = False,
 ) -> Study:
-    """The study with all its cells, or a SpecError with every problem. `devices` are those of the machine
-    that will run it; before they are known, a study that asks for each of them is laid out for one. `many`
-    allows more than MOST_TRIALS trials."""
+    """The study with all its cells, or a SpecError with every problem. Before `devices` are known, a study
+    that asks for each of them is laid out for one. `many` allows more than MOST_TRIALS trials."""
     checked(TrainSpec, facts.defaults, f"{facts.name}: defaults")
     question = _on_devices(question, devices)
     # Every cell is a trial or more: known before a huge grid is laid out.
@@ -95,8 +94,7 @@ CONFIRMED_SEEDS = 5
 
 
 def _searched(search: SearchSpec, question: Question) -> dict[str, Any]:
-    """What of a question is otherwise where it is a search: a validation part, enough seeds to compare, and
-    costs only of what is confirmed."""
+    """What of a question is otherwise where it is a search; costs are measured of what is confirmed."""
     changed: dict[str, Any] = {"settings": search.asked, "cost": None}
     if "seeds" not in question.model_fields_set:
         changed["seeds"] = CONFIRMED_SEEDS
@@ -104,8 +102,8 @@ def _searched(search: SearchSpec, question: Question) -> dict[str, Any]:
 
 
 def _on_equal_terms(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    """Where trials run in several processes, all are made alike: by the same engine, and every process with
-    the same number of threads. Nobody could else say what further processes gain."""
+    """Where trials run in several processes, all have the same engine and as many threads in each process:
+    nobody could else say what further processes gain."""
     if all(cell.settings.processes == 1 for cell in cells):
         return tuple(cells)
 
@@ -169,8 +167,8 @@ def _metric_problems(question: Question, facts: WorkloadFacts) -> Iterator[str]:
 
 
 def _objective_problems(study: Study, facts: WorkloadFacts) -> Iterator[str]:
-    """An objective that will never be recorded, or that no two settings can be compared by; targets that
-    are bare numbers, where nothing says from which side they are reached."""
+    """An objective that will never be recorded, or by which no two settings compare; targets of which
+    nothing says from which side they are reached."""
     own, name = ("loss", *facts.metrics), objective_of(study.objective or "loss")[0]
     bare = without_part(name)
     if not facts.logs_more and not f"{bare}_".startswith(tuple(f"{one}_" for one in own)):

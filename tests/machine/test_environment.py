@@ -1,8 +1,6 @@
 import json
 import os
-import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
@@ -74,60 +72,3 @@ def test_the_git_commit_and_whether_it_is_changed_are_found(tmp_path: Path) -> N
     own.commit()
     (tmp_path / "b").unlink()
     assert own.is_dirty() is True
-
-
-def test_nothing_runs_that_a_repository_names_in_its_configuration(tmp_path: Path) -> None:
-    """A file that only a filter could compare is neither changed nor unchanged."""
-    sign, plant = tmp_path / "ran", tmp_path / "plant"
-    plant.write_text(f"#!/bin/sh\necho $0 $@ >> {sign}\ncat\n")
-    plant.chmod(0o755)
-    hostile = Repository(tmp_path / "hostile")
-    attributes = "*.txt filter=f diff=d\n*.bin filter=p\n"
-    hostile.commit(**{"a.txt": "1", "b.bin": "1", "c": "1", ".gitattributes": attributes})
-    inner = Repository(tmp_path / "inner")
-    inner.commit(**{"a.txt": "1", ".gitattributes": attributes})
-    hostile.git("submodule", "add", str(inner.folder), "inner")
-    hostile.commit()
-    for name in ("post-index-change", "fsmonitor-watchman", "pre-auto-gc"):
-        shutil.copy(plant, hostile.folder / ".git" / "hooks" / name)
-    keys = (
-        *("core.fsmonitor", "core.sshCommand", "core.pager", "core.editor", "diff.external"),
-        *(
-            "filter.f.clean",
-            "filter.f.smudge",
-            "filter.p.process",
-            "diff.d.textconv",
-            "gpg.program",
-        ),
-        *("alias.status", "alias.rev-parse", "alias.config", "remote.origin.uploadpack"),
-    )
-    for folder in (hostile.folder / ".git", hostile.folder / ".git" / "modules" / "inner"):
-        for key in keys:
-            subprocess.run(["git", "config", "--file", folder / "config", key, plant], check=True)
-    later_s = time.time() + 5
-    for file in hostile.folder.rglob("*.*"):
-        if ".git" not in file.parts:
-            os.utime(file, (later_s, later_s))
-    (hostile.folder / "inner" / "a.txt").write_text("2")
-    assert hostile.is_dirty() is False
-    (hostile.folder / "a.txt").write_text("2")
-    assert hostile.is_dirty() is None
-    (hostile.folder / "c").write_text("2")
-    assert hostile.is_dirty() is True
-    assert capture(hostile.folder).git_commit is not None
-    assert not sign.exists(), sign.read_text()
-
-
-def test_nothing_is_fetched_that_a_partial_clone_lacks(tmp_path: Path) -> None:
-    sign = tmp_path / "ran"
-    own = Repository(tmp_path / "own")
-    own.commit(a="1")
-    own.git("config", "extensions.partialClone", "origin")
-    own.git("config", "core.repositoryFormatVersion", "1")
-    own.git("config", "remote.origin.promisor", "true")
-    own.git("config", "remote.origin.url", f"ext::sh -c touch% {sign}")
-    own.git("config", "protocol.ext.allow", "always")
-    tree = own.git("rev-parse", "HEAD^{tree}")
-    (own.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    assert own.is_dirty() is None
-    assert not sign.exists()

@@ -23,7 +23,7 @@ def timed(
 ) -> tuple[CostRecord, dict[str, object]]:
     """The record of a loop that makes an update of so many batches, the first of which takes longer, and
     its facts."""
-    commands: Iterator[list[str]] = iter([["turn", "1"], ["finish", "bench", "tight"]])
+    commands: Iterator[list[str]] = iter([["turn", "1"], ["finish", "bench"]])
     tracer = Tracer()
     turns = Turns(tracer, 1, lambda: next(commands), lambda **answer: None)
     protocol, records = turns.protocol(), list[CostRecord]()

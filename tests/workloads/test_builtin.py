@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainlab.data.image_sets import image_set
 from trainlab.spec import settings_for
 from trainlab.spec.facts import WorkloadFacts
 from trainlab.workloads.find import find_workload
@@ -27,17 +26,8 @@ def test_a_builtin_has_the_published_size_and_valid_defaults(name: str) -> None:
 @pytest.mark.parametrize("name", BUILTIN)
 def test_what_a_dry_run_knows_of_a_builtin_is_what_it_is(name: str) -> None:
     found = find_workload(name)
-    # How large its data and how small its model may be is known of a built-in alone.
-    known = {one.name for one in fields(WorkloadFacts)} - {"model_least", "num_train"}
-    for fact in known:
+    for fact in (one.name for one in fields(WorkloadFacts)):
         assert getattr(BUILTIN[name], fact) == getattr(found.facts, fact), fact
-    bundled = found.dataset("bundled")
-    assert BUILTIN[name].num_train["bundled"] == len(bundled.train)
-    full = image_set(BUILTIN[name].images).full.train_images.shape[0]
-    assert BUILTIN[name].num_train["full"] == full
-    for parameter, least in BUILTIN[name].model_least.items():
-        found.build({parameter: least})
-        assert not sum(p.numel() == 0 for p in found.build({parameter: least}).parameters())
 
 
 def test_mnist_cnn_is_the_pytorch_example() -> None:

@@ -150,7 +150,7 @@ TOLD = {
     "no name": ("fields.pop('name')", ["own.py:34: Workload: lacks name; give name=…"]),
     "labels of a split": (
         "Split(x, labels=y)",
-        ["own.py:33: Split: has no field 'labels'; did you mean targets?"],
+        ["own.py:33: Split: has no field 'labels'; known: inputs, targets"],
     ),
     "a class as metric": (
         "from torchmetrics import MeanSquaredError\n"

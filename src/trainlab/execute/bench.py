@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import groupby
-from typing import Literal, Protocol
+from typing import Protocol
 
 from trainlab.execute.attempt import Attempt, EventWriter
 from trainlab.execute.planned_run import IsOver, add_groups, has_run
@@ -39,7 +39,7 @@ class Seat(TurnTaker, Protocol):
     def warm_up(self) -> Footprint | None:
         """Sets it up and runs its steps until they are warm; None where it failed."""
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
+    def finish(self, bench: str) -> None:
         """Writes its record."""
 
 
@@ -52,7 +52,7 @@ class Timer(Protocol):
     def turn(self, number: int) -> float:
         """A turn in the round of that number: its median step in ms."""
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+    def finish(self, bench: str) -> CostRecord:
         """What was measured."""
 
 
@@ -87,7 +87,6 @@ class TimedTrial:
             self._timer = self._make_timer(self._attempt, self._open)
 
     def warm_up(self) -> Footprint | None:
-        """Sets the trial up and runs its steps until they are warm; None where that fails."""
         if self.has_ended:
             return None
         if self._timer is None:
@@ -101,7 +100,6 @@ class TimedTrial:
         return found
 
     def turn(self, number: int) -> float | None:
-        """A turn in the round of that number: its median step in ms; None where it failed."""
         median_ms: float | None = None
         if self._timer is not None:
             with self._attempt:
@@ -110,11 +108,10 @@ class TimedTrial:
                 self._end()
         return median_ms
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        """Writes what was measured, and that the trial is done."""
+    def finish(self, bench: str) -> None:
         if self._timer is not None:
             with self._attempt:
-                self._attempt.folder.cost.write(self._timer.finish(bench, stopped))
+                self._attempt.folder.cost.write(self._timer.finish(bench))
                 self._attempt.progress.state = "done"
             self._end()
 
@@ -148,7 +145,6 @@ def take_turns(
     rounds, token = Rounds(spec, groups[0].bench or ""), uuid.uuid4().hex[:12]
     reference: Seat | None = None
     waiting = list(seats)
-    stopped: Literal["tight", "budget"] = "budget"
     events.write(Event(kind="group_begins", trials=trial_ids))
     while waiting:
         begun = len(seats) - len(waiting)
@@ -174,13 +170,13 @@ def take_turns(
         left_s = (until_s - time.monotonic()) / (len(seats) - begun)
         each_s = spec.turns_s if turns_s is None else turns_s / len(seats)
         most_s = min(left_s, each_s) * (until - begun)
-        stopped = rounds.run(ready, report, most_s)
+        rounds.run(ready, report, most_s)
         alive = [seat for seat in ready if not seat.has_ended]
         reference = alive[0] if alive else None
         for seat in alive[1:]:
-            seat.finish(token, stopped)
+            seat.finish(token)
     if reference is not None:
-        reference.finish(token, stopped)
+        reference.finish(token)
     events.write(Event(kind="group_ends", trials=trial_ids))
 
 

@@ -44,8 +44,6 @@ from trainlab.train.callbacks import Instrument
 from trainlab.train.engines import engines_for
 from trainlab.train.loader import Loader
 
-LAST_ROUNDS = 3
-"""So many rounds of jobs before the end, the longest are started first."""
 TURNS_TOGETHER_S = 5.0
 """The turns of a process that holds all settings take at most so long."""
 REPEATED_TOGETHER = 2
@@ -94,11 +92,10 @@ def executor_for(
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """This machine. Every group runs in a fresh process, so that one that crashes fails alone and nothing
-    that ran before can influence it; those that may, side by side, and as `local`, trials that an engine
-    may train together in one. A workload given as an object learns in this process, unless several trials
-    are to run side by side or one may not take too long; instruments given as objects cannot go elsewhere
-    at all. As `inline`, all run in this process, where what ran before may influence a cost."""
+    """This machine. Every group runs in a fresh process, so that one that crashes fails alone; as `local`,
+    trials that an engine may train together share one. A workload given as an object learns in this
+    process, unless several trials run side by side or one may not take too long. As `inline`, all run in
+    this process, where what ran before may influence a cost."""
 
     load: Loader
     instruments: Sequence[Instrument] = ()
@@ -220,17 +217,13 @@ class _Processes:
     """Whether the trial of a group is timed in one process with others that are."""
     have_failed: set[str] = field(default_factory=set)
     """Benches that could not be timed in one process, for want of memory, say."""
-    times_s: dict[str, float] = field(default_factory=dict)
-    """Of a trial, by cell, in the last group that ended."""
 
     def run_side_by_side(self, groups: Sequence[Group], jobs: Jobs, is_over: IsOver) -> None:
         """Keeps so many processes running as there are jobs, in the order planned; what is tried once more
-        comes last. Towards the end those that take longest go first, so that none is left running alone."""
+        comes last."""
         waiting, running = list(groups), dict[WorkerProcess, Group]()
         with _ending() as processes:
             while True:
-                if len(waiting) <= LAST_ROUNDS * jobs.number:
-                    waiting.sort(key=lambda one: -self.times_s.get(one.trials[0].cell, 0.0))
                 while (group := _next(waiting, running.values(), jobs)) and not is_over():
                     waiting.remove(group)
                     processes.append(process := self._process(group, jobs.threads))
@@ -252,8 +245,6 @@ class _Processes:
                     process.kill()
                     processes.remove(process)
                     self.events.write(Event(kind="group_ends", trials=group.ids))
-                    for trial in group.trials:
-                        self.times_s[trial.cell] = process.busy_s / len(group.trials)
 
     def run_bench(self, groups: Sequence[Group], until_s: float) -> None:
         """Starts the processes of a bench together and lets them take turns; those that may in one, unless
@@ -287,7 +278,8 @@ class _Processes:
                 random.Random(groups[0].bench).shuffle(timed)  # noqa: S311
                 turns_s = TURNS_TOGETHER_S
             take_turns(timed, groups, self.events, until_s, turns_s)
-        if self.retries.has_failed(together.ids):
+        records = [RunFolder(self.job.run).trial(trial_id).read() for trial_id in together.ids]
+        if any(record.state == "failed" for record in records):
             self.have_failed.update(together.ids)
         elif not self.retries.is_for_bench(groups, [process for process, _ in ordered]):
             return
@@ -350,9 +342,8 @@ def _ending() -> Iterator[list[WorkerProcess]]:
 
 
 def packed(groups: Sequence[Group]) -> list[Group]:
-    """Trials of one program, for which an engine that takes many is the first to be tried here, put into
-    one group, between those that must be alone and in the order in which each program first comes up.
-    Trials of one program may differ in what is FREE; other batch sizes are other programs."""
+    """Trials of one program, which differ in what is FREE alone, put into one group where an engine that
+    takes many is the first to be tried here; in the order in which each program first comes up."""
     found: list[Group] = []
     for is_alone, consecutive in groupby(groups, lambda group: group.is_alone):
         if is_alone:

@@ -65,8 +65,7 @@ def check_place(
     has_instruments: bool = False,
 ) -> AskedJobs:
     """The jobs asked for. SpecError where there is no such executor, or trials are to run where Python
-    objects cannot go: instruments to no other process, a workload to no other machine; or in this process,
-    which cannot be ended for taking too long."""
+    objects cannot go, or in this process, which cannot be ended for taking too long."""
     name = on.partition(":")[0]
     if name not in EXECUTORS or (name != on and name not in CLUSTERS):
         names = ", ".join(EXECUTORS)
@@ -92,8 +91,7 @@ def check_place(
 
 
 def are_processes_asked(asked: AskedJobs, on: str, trial_timeout_s: float | None) -> bool:
-    """Whether learn trials must run in processes of their own, also those of a workload that is a Python
-    object; else these train in this process."""
+    """Whether also learn trials of a workload that is a Python object run in processes of their own."""
     return on == "processes" or asked not in (AUTO, 1) or trial_timeout_s is not None
 
 
@@ -141,8 +139,7 @@ def jobs_for(
     asked: AskedJobs, study: Study, groups: Sequence[Group], on_cpu: Callable[[Group], bool]
 ) -> Jobs:
     """For a run that begins with these groups. `auto`: a vCPU for every trial on the CPU, as far as memory
-    allows, and one at a time on the GPU; where only one would run at a time, with torch's number of
-    threads."""
+    allows, and one at a time on the GPU."""
     threads, vcpus = _most_threads(study), usable_vcpus()
     if asked != AUTO:
         return Jobs(asked, max(threads, vcpus // asked), asked) if asked > 1 else ONE_AT_A_TIME

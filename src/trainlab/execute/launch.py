@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing import connection, forkserver
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trainlab.execute.planned_run import end_left
 from trainlab.execute.signals import ENDING
@@ -270,7 +270,7 @@ class WorkerProcess:
         """Of each trial it left behind, with the end of its log."""
         code, limit_s, kind = self.exit_code or 0, self._job.limit_s, "ProcessDied"
         if limit_s is not None and code == OVERDUE and self.busy_s >= limit_s:
-            kind, told = "TimedOut", f"took longer than {_time_text(limit_s)}"
+            kind, told = "TimedOut", f"took longer than {limit_s:g} s"
             told += "; give it more with --trial-timeout, or see where it hangs"
         elif self.ran_out_of_memory:
             kind, told = OUT_OF_MEMORY, "its process was killed because memory ran out"
@@ -303,8 +303,8 @@ class WorkerSeat:
         median_ms: float | None = self._ask("turn", number)
         return median_ms
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> None:
-        self._ask("finish", bench, stopped)
+    def finish(self, bench: str) -> None:
+        self._ask("finish", bench)
 
     def _ask(self, *command: object) -> Any:
         if self.has_ended:
@@ -314,13 +314,6 @@ class WorkerSeat:
             self.has_ended = True
             self._process.rise()
         return answer
-
-
-def _time_text(seconds: float) -> str:
-    for unit, length_s in (("h", 3600), ("min", 60)):
-        if seconds >= length_s and not seconds % length_s:
-            return f"{seconds / length_s:g} {unit}"
-    return f"{seconds:g} s"
 
 
 def tail_of(path: Path, begin: int = 0) -> str:

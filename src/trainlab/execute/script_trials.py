@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter
@@ -263,8 +263,8 @@ class ScriptTimer:
         turn_ms: float = self._process.answer()["turn_ms"]
         return turn_ms
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
-        self._process.tell(f"finish {bench} {stopped}")
+    def finish(self, bench: str) -> CostRecord:
+        self._process.tell(f"finish {bench}")
         _tell(self._attempt, self._process.answer(), self._machine_of)
         return self._attempt.folder.cost.read()
 

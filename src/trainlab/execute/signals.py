@@ -37,9 +37,9 @@ def signals_interrupt() -> Iterator[None]:
 
 
 def interrupted_once() -> None:
-    """From now on the first SIGINT, SIGTERM or SIGHUP raises Interrupted, at once or when training
-    has saved where it is, and others do nothing: a worker gets them from its terminal and its driver, and
-    must not be disturbed as it records."""
+    """From now on the first SIGINT, SIGTERM or SIGHUP raises Interrupted, at once or when training has
+    saved where it is; further ones, as from a terminal and a driver, do not disturb a worker as it
+    records."""
     obeyed = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
 
     def interrupt_late(number: int, frame: FrameType | None) -> None:
@@ -61,8 +61,7 @@ def interrupted_once() -> None:
 
 @contextmanager
 def interrupted_after(seconds: float, time_is_up: threading.Event) -> Iterator[None]:
-    """Inside this block Interrupted is raised after so long, in the main thread, and the event set: what
-    runs then is recorded as interrupted."""
+    """Inside this block Interrupted is raised after so long, in the main thread, and the event set."""
     if math.isinf(seconds) or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,9 +1,8 @@
 """The worker: runs the trials of a group and leaves a record of each, whatever happens.
 
 Everything it needs comes from the run folder and everything it makes goes there, so that the same serves
-this process, another process, or another machine. In a process of its own (`work`) it obeys commands; None
-is the answer where a trial has failed, which is then recorded. What the user's code prints goes to the log
-of the process, and it finds nothing to read.
+this process, another process, or another machine. In a process of its own (`work`) it obeys commands, and
+what the user's code prints goes to the log.
 """
 
 import faulthandler
@@ -72,11 +71,11 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
         torch.set_num_threads(job.threads)
     threading.Thread(target=_end_with_driver, args=(threading.get_ident(),), daemon=True).start()
     run, load = RunFolder(job.run), Loader(code=job.code, sent=job.sent)
-    timed = _TimedTrials(run, job, load)
+    timed: list[TimedTrial] = []
     commands: dict[str, Callable[..., Any]] = {
         "ready": lambda: True,
         "run": lambda: run_group(run, job.trials, job.environment, load, token=job.token),
-        "timed": timed.told,
+        "timed": partial(_to_timed, timed, job, load),
     }
     left_s = job.limit_s
     try:
@@ -97,7 +96,18 @@ def work(job: Job, pipe: Connection, log: Path) -> None:
     except (EOFError, ConnectionError):
         pass
     finally:
-        timed.abandon()
+        for trial in timed:
+            trial.abandon()
+
+
+def _to_timed(
+    timed: list[TimedTrial], job: Job, load: Loader, place: int, command: str, *values: Any
+) -> Any:
+    """A command to one of the timed trials, which are made with the first."""
+    if not timed:
+        about = job.environment, load, job.token
+        timed.extend(timed_trial(RunFolder(job.run), one, *about) for one in job.trials)
+    return getattr(timed[place], command)(*values)
 
 
 def _end_with_driver(main: int) -> None:
@@ -118,10 +128,9 @@ def run_group(
     instruments: Sequence[Instrument] = (),
     token: str | None = None,
 ) -> None:
-    """Runs the trials of a group on the machine recorded under that name. One that fails is recorded and
-    the others run; an interrupt is recorded and raised. `instruments` watch beside the study's own;
-    `token` is that of the attempts, given where this process is theirs alone: trials that an engine has
-    tried in vain are then left pending, each for a fresh one."""
+    """Runs the trials of a group. One that fails is recorded and the others run; an interrupt is recorded
+    and raised. `token` is that of the attempts, given where this process is theirs alone: trials that an
+    engine has tried in vain are then left pending, each for a fresh one."""
     study, events = run.study().to_study(str(run.study_file)), EventWriter(run)
     attempts = [Attempt(run.trial(trial_id), environment, token) for trial_id in trial_ids]
     learning = [attempt for attempt in attempts if attempt.trial.kind != "cost"]
@@ -319,25 +328,6 @@ def timed_trial(
     if script is None:
         return TimedTrial(attempt, timer)
     return TimedTrial(attempt, partial(script_timer, script), is_script=True)
-
-
-class _TimedTrials:
-    """Those of one process, made with the first command."""
-
-    def __init__(self, run: RunFolder, job: Job, load: Loader) -> None:
-        self._run, self._job, self._load = run, job, load
-        self._trials: list[TimedTrial] = []
-
-    def told(self, place: int, command: str, *values: Any) -> Any:
-        """A command to one of them."""
-        if not self._trials:
-            about = self._job.environment, self._load, self._job.token
-            self._trials = [timed_trial(self._run, one, *about) for one in self._job.trials]
-        return getattr(self._trials[place], command)(*values)
-
-    def abandon(self) -> None:
-        for trial in self._trials:
-            trial.abandon()
 
 
 # What a trial trains with, and who watches it.

@@ -83,35 +83,22 @@ def torch_facts() -> dict[str, Any]:
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """What git says; no program runs that the repository's own configuration names: not as a monitor, as a
-    hook for a new index, or to fetch what a partial clone lacks."""
-    command = ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *words]
-    nothing_fetched = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
-    return output_of(command, GIT_OPTIONAL_LOCKS="0", **nothing_fetched)
+    """What git says; it locks nothing and starts no monitor."""
+    quietly = ("--no-optional-locks", "-c", "core.fsmonitor=false")
+    return output_of(["git", "-C", str(folder), *quietly, *words])
 
 
 def _is_dirty(folder: Path) -> bool | None:
-    """Whether a tracked file was changed; None where only a filter, which is a program, could tell."""
-    keys = _git(folder, "config", "--list", "-z", "--name-only")
-    filters = [key for key in (keys or "").split("\0") if key.startswith("filter.")]
-    if keys is None or any("=" in key for key in filters):  # such a one cannot be switched off
-        return None
-    without = (word for key in filters for word in ("-c", f"{key}="))
-    status = ("status", "--porcelain", "-z", "--no-renames", "--untracked-files=no")
-    found = _git(folder, *without, *status, "--ignore-submodules=dirty")
-    if not found or not filters:
-        return None if found is None else bool(found)
-    changed = [entry[3:] for entry in found.split("\0") if entry][:1000]  # a line is not endless
-    attributes = _git(folder, "check-attr", "-z", "filter", "--", *changed) or ""
-    return True if "unspecified" in attributes.split("\0")[2::3] else None
+    """Whether a tracked file was changed."""
+    status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    found = _git(folder, *status)
+    return None if found is None else bool(found)
 
 
 def tf32_modes() -> dict[str, bool]:
     """Whether fp32 matrix products and convolutions may run as TF32 on a GPU."""
     import torch
 
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    if hasattr(matmul, "fp32_precision"):  # since 2.9; the old names may then raise
-        of_conv = cudnn.conv.fp32_precision  # type: ignore[attr-defined]
-        return {"matmul": matmul.fp32_precision == "tf32", "convolution": of_conv == "tf32"}
-    return {"matmul": matmul.allow_tf32, "convolution": cudnn.allow_tf32}
+    matmul = torch.backends.cuda.matmul
+    of_conv = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+    return {"matmul": matmul.fp32_precision == "tf32", "convolution": of_conv == "tf32"}

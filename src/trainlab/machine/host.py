@@ -14,7 +14,7 @@ from typing import Any
 import platformdirs
 import psutil
 
-from trainlab.errors import DataError, RecordError, SpecError
+from trainlab.errors import RecordError, SpecError
 from trainlab.record.files import writing
 from trainlab.record.study_record import Gpu
 
@@ -43,11 +43,11 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def output_of(command: list[str], **variables: str) -> str | None:
-    """What a command prints, with these variables of the environment; None where it fails or takes long."""
+def output_of(command: list[str]) -> str | None:
+    """What a command prints; None where it fails or takes long."""
     run = partial(subprocess.run, capture_output=True, timeout=5, errors="surrogateescape")
     try:
-        done = run(command, env={**os.environ, **variables})
+        done = run(command)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.rstrip() if done.returncode == 0 else None
@@ -69,8 +69,7 @@ def cpus_text(number: int) -> str:
 
 
 def num_killed_for_memory() -> int:
-    """Processes that the system has killed since it started because memory ran out; 0 where it does not
-    say."""
+    """Processes that the system has killed for memory since it started; 0 where it does not say."""
     try:
         counts = Path("/proc/vmstat").read_text().split()
         return int(counts[counts.index("oom_kill") + 1])
@@ -97,12 +96,12 @@ CACHE_VARIABLE = "TRAINLAB_CACHE"
 def cache_folder() -> Path:
     """The user's cache; the environment variable TRAINLAB_CACHE moves it."""
     named = os.environ.get(CACHE_VARIABLE)
-    return expanded(named) if named else Path(platformdirs.user_cache_dir("trainlab"))
+    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("trainlab"))
 
 
 def private_folder(name: str) -> Path:
-    """A folder of this user's alone, for code that is loaded and for what decides what may run: never in a
-    cache, which may be shared. RecordError where there can be none."""
+    """A folder of this user's alone, for code that is loaded and for what decides what may run: not in a
+    cache, which may be shared."""
     folder = Path(platformdirs.user_state_dir("trainlab")) / name
     with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,14 +115,6 @@ def private(path: Path) -> Path:
         rule = f"must belong to you alone; remove it, or run `chmod 700 {path}` if it is yours"
         raise RecordError(f"{path}: {rule}")
     return path
-
-
-def expanded(name: str) -> Path:
-    """A path as users write it, `~` included."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:
-        raise DataError(f"{name}: there is no such user's home") from None
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,7 @@ def process_state() -> dict[str, Any]:
 
 @contextmanager
 def process_restored() -> Iterator[None]:
-    """After this block the process computes as it did before, where it did: a caller's own work comes after
-    ours."""
+    """After this block the process computes as it did before: a caller's own work comes after ours."""
     # Asked of this thread alone: torch's threads must not start before `prepare_process`.
     keeps, flushes = _keeps_memory, _num_denormal(1) == 0
     folder = Path.cwd()
@@ -115,8 +114,8 @@ def flushes_denormals() -> bool | None:
 
 
 def _num_denormal(count: int) -> int:
-    """Of so many numbers that are denormal once halved, those that are not zero then; of one alone, only
-    the calling thread is asked. Counted as bits: a flushing thread takes all of them for zero."""
+    """Of so many numbers that are denormal once halved, those that are not zero then. Counted as bits: a
+    flushing thread takes all of them for zero."""
     halves = torch.full((count,), torch.finfo(torch.float32).tiny, dtype=torch.float32).div(2)
     return int(halves.view(torch.int32).count_nonzero())
 
@@ -140,8 +139,8 @@ def keep_freed_memory(*, keep: bool = True) -> None:
 
 @contextmanager
 def random_layout(rng: random.Random | None = None) -> Iterator[None]:
-    """What is made in this block lies where chance has put it: blocks of random sizes come before. They are
-    never written, so that they take little more than addresses; where there are none left, fewer.
+    """What is made in this block lies where chance has put it: blocks of random sizes come before, which
+    are never written and so take little more than addresses.
 
     Which cache lines two tensors share depends on their addresses, and these on all that the process has
     allocated before: processes that do the same find the same, and more of them show no spread. A forward

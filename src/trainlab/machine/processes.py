@@ -35,8 +35,7 @@ def machine_identity() -> str:
 
 
 def start_mark(pid: int) -> str | None:
-    """When a process was started, in a form that tells it from a later one of the same id; None where it
-    has ended."""
+    """Tells a process from a later one of the same id: when it was started; None where it has ended."""
     with suppress(OSError, psutil.Error):
         if (PROC / "self/stat").exists():
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -71,8 +70,7 @@ POLL_S = 1.0
 
 
 def end_with_parent(by: int = signal.SIGKILL) -> None:
-    """From now on this process is ended by that signal when its parent dies; by 0: no longer. On other
-    systems than Linux it leaves when it finds itself an orphan."""
+    """From now on this process is ended by that signal when its parent dies; by 0: no longer."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, by)
         return
@@ -118,8 +116,7 @@ class _LastingFile(io.FileIO):
 
 
 def outlast_terminal() -> None:
-    """For a command: it goes on without its terminal, or without whoever read its output. A full disk under
-    its output is an error still. What is not valid Unicode is escaped."""
+    """For a command: it goes on without its terminal, or without whoever read its output."""
     for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
         stream.flush()
         raw = io.BufferedWriter(_LastingFile(descriptor, "wb", closefd=False))

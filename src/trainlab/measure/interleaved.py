@@ -9,9 +9,8 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
-from trainlab.machine.load import load_record
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 
@@ -42,7 +41,7 @@ class Rounds:
         takers: Sequence[TurnTaker],
         report: Callable[[float], None] = lambda share: None,
         most_s: float = math.inf,
-    ) -> Literal["tight", "budget"]:
+    ) -> None:
         """Rounds until the ratio of every taker to the first is tight, or `turns_s` for each is spent, or
         `most_s` for all; MIN_ROUNDS at least. A taker that cannot go on is left out; the next one stands
         for the first. `report` gets the share of the time spent."""
@@ -61,8 +60,7 @@ class Rounds:
             spent_s = time.monotonic() - start_s
             report(min(done / MIN_ROUNDS, spent_s / budget_s, 1.0) if budget_s > 0 else 1.0)
             if done >= MIN_ROUNDS and _are_known(logs, self._within):
-                return "tight"
-        return "budget"
+                return
 
 
 def _are_known(logs: dict[TurnTaker, dict[int, float]], within: float) -> bool:
@@ -123,8 +121,8 @@ def by_phase(steps_ms: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [step.get(name, 0.0) for step in steps_ms] for name in names}
 
 
-def load_of(turns: Sequence[TurnRecord], load_before: float) -> LoadRecord:
+def load_of(turns: Sequence[TurnRecord]) -> LoadRecord:
     """What else the machine did, over all turns."""
     others = statistics.fmean(turn.others_cores for turn in turns)
     stolen = statistics.fmean(turn.stolen_cores for turn in turns)
-    return load_record(others, stolen, load_before)
+    return LoadRecord(others_cores=others, stolen_cores=stolen)

@@ -6,7 +6,6 @@ what marking costs. Step times are only ever read from bare steps.
 """
 
 import math
-import os
 import resource
 import statistics
 import sys
@@ -15,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -117,7 +115,6 @@ class StepTimer:
         if self._steps.shows_phases:
             self._marked = self._steps.watched_by([PhaseMarks(self._watch.mark)])
             self._observed = self._steps.watched_by([PhaseMarks(self._cold.mark)])
-        self._load_before = os.getloadavg()[0]
         self._warmup_ms: list[float] = []
         self._first: list[ColdStep] = []
         self._turns: list[TurnRecord] = []
@@ -171,7 +168,7 @@ class StepTimer:
         )
         return statistics.median(bare_ms)
 
-    def finish(self, bench: str, stopped: Literal["tight", "budget"]) -> CostRecord:
+    def finish(self, bench: str) -> CostRecord:
         """The record of all turns, after a last look at the energy of steps, at settled ones and at the
         smaller last batch."""
         steps, turns = self._steps, self._turns
@@ -198,9 +195,8 @@ class StepTimer:
             queued_ms=self._queued_ms if self._setup.device.type == "cuda" else None,
             phases_ms=by_phase(self._phase_steps),
             last_ms=last_ms[1:],
-            stopped=stopped,
             energy=energy,
-            load=load_of(turns, self._load_before),
+            load=load_of(turns),
         )
 
     def _energy(self) -> EnergyRecord | None:
@@ -252,4 +248,5 @@ def measure(setup: Setup, spec: CostSpec) -> CostRecord:
     """One trial by itself: warms up, then takes turn after turn until tight or time is up."""
     timer = StepTimer(setup, spec)
     timer.warm_up()
-    return timer.finish("", Rounds(spec).run([timer]))
+    Rounds(spec).run([timer])
+    return timer.finish("")

@@ -20,15 +20,10 @@ MIN_QUIET_TURNS = 5
 class LoadRecord(Record):
     """What else the machine did during a measurement."""
 
-    load_before: float | None
-    """The system's one-minute load average before; None where the system has none."""
     others_cores: float
     """Cores kept busy by other processes, on average."""
     stolen_cores: float
     """Cores the host of a virtual machine took away, on average."""
-    cpu_mhz: float | None
-    governor: str | None
-    affinity: list[int] | None
 
 
 class ColdStep(Record):
@@ -66,9 +61,7 @@ class TurnRecord(Record):
     num_marked: NonNegativeInt
     """So many of the marked steps are."""
     others_cores: float
-    """Cores kept busy by other processes during the turn."""
     stolen_cores: float
-    """Cores the host of a virtual machine took away during the turn."""
 
 
 class EnergyRecord(Record):
@@ -105,7 +98,6 @@ class CostRecord(StepRecord):
     """Steps on the smaller last batch of an epoch; empty where there is none."""
     phases_ms: dict[str, Annotated[list[NonNegativeFloat], Field(min_length=1)]]
     """Per marked step, milliseconds of each phase; `other` is what lies between them."""
-    stopped: Literal["tight", "budget"]
     energy: EnergyRecord | None = None
     """Of steps that ran alone after the turns; None where nothing counts it."""
     memory: list[tuple[int, int]] = []
@@ -114,7 +106,7 @@ class CostRecord(StepRecord):
 
     @property
     def sample_mj(self) -> float | None:
-        """Energy per sample; None where nothing counted it."""
+        """None where nothing counted it."""
         one = self.energy
         return None if one is None else 1e3 * one.joules / one.num_steps / self.batch_size
 
@@ -182,7 +174,6 @@ class OperatorsRecord(StepRecord):
     bare_ms: list[float] = []
     """Steps of the same process before the profiler first started: what profiling is measured against."""
     profiled_ms: list[float] = []
-    """Each profiled step."""
     calls_are_equal: bool
     """Whether every step called every operator equally often."""
     trace_steps: int = 0
@@ -239,7 +230,6 @@ class LayerRow(CallRow):
     """Memory it keeps for the backward pass, without parameters and the batch."""
     first_forward_us: float | None
     """In the first step of the process, which pays for start-up; None if it did not run then."""
-    first_backward_us: float | None
     forward_us: list[float]
     """In each watched step in which it ran: for shares, not a speed."""
     backward_us: list[float]
@@ -250,7 +240,6 @@ class NetworkRecord(FileRecord):
 
     batch_size: PositiveInt
     rows: list[CallRow]
-    """In the order of the calls."""
 
 
 class LayersRecord(StepRecord):
@@ -260,7 +249,6 @@ class LayersRecord(StepRecord):
     calls_are_equal: bool
     """Whether every watched step made the same calls."""
     rows: list[LayerRow]
-    """In the order of the calls."""
     uncounted: list[str]
     """Operators that may do arithmetic for which no FLOP count is known."""
     between: WorkRecord | None = None
@@ -307,8 +295,6 @@ class MemoryRecord(StepRecord):
     """Bytes of each kind alive at the peak; with `other_bytes` they add up to it."""
     data_bytes: int
     """The data set, where it lies on the device; not part of any figure above."""
-    process_peak_bytes: int | None
-    """The largest resident size of the process so far, libraries included."""
 
 
 class LimitsRecord(FileRecord):

@@ -75,9 +75,7 @@ def temporary_folder(prefix: str = "trainlab-") -> Iterator[Path]:
 
 def sync(path: Path) -> None:
     """Waits until a file, or the names in a folder, are on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

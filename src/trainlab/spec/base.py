@@ -53,8 +53,7 @@ OTHERS_CUTOFF = 0.8
 def nearest(
     name: str, names: Iterable[str], also_called: Mapping[str, str] | None = None
 ) -> str | None:
-    """The name that was probably meant; `also_called` gives names that others use for the same thing. Upper
-    and lower case, and the kind of dash, tell no two names apart."""
+    """The name that was probably meant; `also_called` gives names that others use for the same thing."""
 
     def plainly(name: str) -> str:
         return name.strip().lower().replace("-", "_")

@@ -29,8 +29,6 @@ class WorkloadFacts:
     """Beside the loss."""
     model_defaults: Mapping[str, Any] = field(default_factory=dict)
     """What the model's parameters are where they are not set."""
-    model_least: Mapping[str, int] = field(default_factory=dict)
-    """The least that the model's parameters which are whole numbers may be, where that is known."""
     loss_parameters: tuple[str, ...] | None = ()
     """Those of the loss or step beyond what we give it; None where it takes any."""
     data_parameters: tuple[str, ...] | None = ()
@@ -41,12 +39,9 @@ class WorkloadFacts:
     """The metric that its answers go by."""
     logs_more: bool = False
     """Whether a step of its own may log further metrics."""
-    num_train: Mapping[str, int] = field(default_factory=dict)
-    """Training samples by what `data` chooses, where that is known without reading them."""
 
     def problems(self, settings: TrainSpec) -> Iterator[str]:
-        """Parameters of the model, the loss and the data that there are not, or that may not be so; a batch
-        that is too large for the data, where that is known without reading it."""
+        """Parameters of the model, the loss and the data that there are not."""
         asked = (
             ("model", settings.model, self.parameters),
             ("loss", settings.loss, self.loss_parameters),
@@ -58,18 +53,6 @@ class WorkloadFacts:
                     has = f"it has {', '.join(names)}" if names else "it has none"
                     hint = did_you_mean(name, names)
                     yield f"{place}.{name}: {self.name} has no such parameter; {has}{hint}"
-        for name, least in self.model_least.items():
-            value = settings.model.get(name, least)
-            if type(value) is not int:
-                yield f"model.{name}: got {value!r}, must be a whole number"
-            elif value < least:
-                yield f"model.{name}: got {value}, must be at least {least}"
-        if self.num_train:
-            most = self.num_train.get(settings.data, max(self.num_train.values()))
-            which = "bundled " if settings.data == "bundled" else ""
-            what = f"the {which}training set of {self.name}"
-            if (problem := too_large(settings, most, what)) is not None:
-                yield problem
 
 
 def num_held_out(share: float, num_train: int) -> int:
@@ -78,20 +61,14 @@ def num_held_out(share: float, num_train: int) -> int:
 
 
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
-    """The problem of a batch, or a part of the data, that there are not enough samples for; None where
-    there are."""
-    size, wanted = settings.batch_size, settings.train_samples
-    share = settings.val_fraction
-    if share and (wanted is None or wanted <= num_train):
-        left = wanted or num_train
+    """The problem of a batch, or a part of the data, that there are not enough samples for."""
+    size, wanted, share = settings.batch_size, settings.train_samples, settings.val_fraction
+    has, left = f"{what} has {num_train:,} samples", num_train
+    if wanted is not None:
+        if wanted > num_train:
+            return f"train_samples: got {wanted}, but {has}; use at most {num_train}"
+        has, left = f"train_samples is {wanted:,}", wanted
+    if share:
         left -= num_held_out(share, left)
-        if size > left:
-            has = f"but val_fraction {share:g} leaves {left:,} training samples; use at most {left}"
-            return f"batch_size: got {size}, {has}"
-    if wanted is None or wanted > num_train:
-        name, got = ("batch_size", size) if wanted is None else ("train_samples", wanted)
-        has = f"but {what} has {num_train:,} samples; use at most {num_train}"
-        return f"{name}: got {got}, {has}" if got > num_train else None
-    if size > wanted:
-        return f"batch_size: got {size}, but train_samples is {wanted:,}; use at most {wanted}"
-    return None
+        has = f"val_fraction {share:g} leaves {left:,} training samples"
+    return f"batch_size: got {size}, but {has}; use at most {left}" if size > left else None

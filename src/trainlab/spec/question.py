@@ -57,8 +57,7 @@ STEP_SCHEDULE_ONLY = ("lr_gamma", "lr_step_epochs")
 
 
 def set_and_varied(settings: Mapping[str, Any], factors: Collection[str]) -> Iterator[str]:
-    """In a grid every cell takes a level of every factor: the value of the base would go unused. `factors`
-    by their full names, as `lr` or `model.hidden`."""
+    """In a grid every cell takes a level of every factor: the value of the base would go unused."""
     for factor in factors:
         outer, dot, inner = factor.partition(".")
         asked = settings.get(outer)
@@ -140,8 +139,7 @@ def read_question(path: Path) -> Question:
 
 
 def checked_question(values: Mapping[str, Any], where: str = "") -> Question:
-    """The question, or a SpecError with its problems and those of each setting and level by itself. Rules
-    between them are checked where the workload is known."""
+    """The question, or a SpecError with its problems and those of each setting and level by itself."""
     settings, vary, cells = (values.get(name) for name in ("settings", "vary", "cells"))
     settings = settings if isinstance(settings, Mapping) else {}
     vary = vary if isinstance(vary, Mapping) else {}
@@ -186,7 +184,7 @@ def seeds_of(question: Question) -> tuple[int, ...]:
 
 def looks_of(question: Question) -> tuple[int, ...]:
     """After how many seeds it is looked whether all is decided; empty where seeds are not added. Ten at
-    most: every look costs a little power. SpecError where seeds cannot be added."""
+    most: every look costs a little power."""
     if not question.until_decided:
         return ()
     if not isinstance(question.seeds, int):
@@ -235,12 +233,9 @@ def layout_of(
         name, key = cell_id(levels), json.dumps(settings.meaning | {"model": model}, sort_keys=True)
         if key in cells and cells[key].id == BASE:
             same_as_base.append(name)
-        elif key in cells:
-            problems.append(f"{name}: is the same as {cells[key].id}; leave one out")
-        elif any(name == cell.id for cell in cells.values()):
-            problems.append(
-                f"{name}: two settings are called so; give levels that read differently"
-            )
+        elif key in cells or name in (cell.id for cell in cells.values()):
+            same = cells[key].id if key in cells else name
+            problems.append(f"{name}: is the same as {same}; leave one out")
         else:
             cells[key] = Cell(id=name, levels=levels, settings=settings)
     asked = {*question.settings, *vary, *(name for levels in listed for name in levels)}
@@ -308,8 +303,8 @@ VALIDATED = 0.1
 
 
 def _factor(name: str, parameters: Collection[str] | None, place: str, problems: list[str]) -> str:
-    """The full name of a factor: a setting, an optimizer's option, or a parameter of the model, the loss or
-    the data, as `model.hidden`, `loss.label_smoothing`, `data_options.fraction`."""
+    """The full name of a factor, as `lr`, `model.hidden`, `loss.label_smoothing`,
+    `data_options.fraction`."""
     is_setting = name in OF_WORKLOADS
     if is_setting and setting_of(TrainSpec, name).is_factor:
         return name

@@ -117,8 +117,8 @@ def option_of(name: str) -> str:
 
 
 def with_argument(arguments: Sequence[str], option: str, level: Scalar) -> list[str]:
-    """The arguments with an option set, whether it was among them or not; true is the option by itself and
-    false none. Where they hold it as `name=value`, without dashes, it is written like that."""
+    """The arguments with an option set; true is the option by itself and false none. Where they hold it as
+    `name=value`, without dashes, it is written like that."""
     assigned = f"{option.lstrip('-')}="
     if any(word.startswith(assigned) for word in arguments):
         new = f"{assigned}{_text(level)}"
@@ -169,18 +169,15 @@ def options_in(source: str) -> list[str]:
 
 
 def misspelt_option(name: str, source: str) -> str | None:
-    """The option that a factor was probably meant to be; None where a script's text shows that option, one
-    that it is short for, or none that is alike."""
-    options = options_in(source)
-    option = option_of(name)
-    if not option.startswith("--") or any(one.startswith(option) for one in options):
+    """The option that a factor was probably meant to be, as far as a script's text shows."""
+    options, option = options_in(source), option_of(name)
+    # argparse.BooleanOptionalAction makes two of one.
+    known = (option, option.replace("--no-", "--", 1))
+    if not option.startswith("--") or any(one.startswith(known) for one in options):
         return None
-    bare = {re.sub("[-_]", "", one.lower()): one.removeprefix("--") for one in options}
-    wanted = re.sub("[-_]", "", option.lower())
-    if wanted.startswith("no") and wanted.removeprefix("no") in bare:
-        return None
-    near = get_close_matches(wanted, bare, n=1, cutoff=MISSPELT)
-    return bare[near[0]] if near else None
+    names = [one.removeprefix("--") for one in options]
+    near = get_close_matches(option.removeprefix("--"), names, n=1, cutoff=MISSPELT)
+    return near[0] if near else None
 
 
 ChangeName = Literal[

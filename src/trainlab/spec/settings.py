@@ -344,9 +344,8 @@ def script_only(asked: Iterable[str]) -> Iterator[str]:
 
 
 def settings_for(defaults: Mapping[str, Any], requested: Mapping[str, Any]) -> TrainSpec:
-    """A workload's defaults overridden by the settings asked for, checked together. Asking for another
-    optimizer drops the defaults tuned for the workload's own: Adadelta's learning rate of 1.0 would wreck
-    Adam."""
+    """A workload's defaults overridden by the settings asked for. Asking for another optimizer drops those
+    tuned for the workload's own: Adadelta's learning rate of 1.0 would wreck Adam."""
     own = defaults.get("optimizer", TrainSpec.model_fields["optimizer"].default)
     if requested.get("optimizer", own) != own:
         defaults = {

@@ -171,8 +171,7 @@ class Target:
 
 
 def lower_is_better(metric: str) -> bool | None:
-    """Whether a metric is better when lower, by its name: `test/loss`, `test/top5_error`; None where the
-    name does not tell."""
+    """Whether a metric is better when lower, by its name; None where that does not tell."""
     words = re.split(r"[^a-z0-9]+", metric.rpartition("/")[2].lower())
     if any(map(LOWER_IS_BETTER.fullmatch, words)):
         return True
@@ -180,8 +179,7 @@ def lower_is_better(metric: str) -> bool | None:
 
 
 def target_of(metric: str, written: float | str, is_lower: bool | None = None) -> Target:
-    """A target: `<=` and `>=` give its bound; that of a bare number is by which way is better.
-    ValueError where it is neither."""
+    """A target: `<=` and `>=` give its bound; that of a bare number is by which way is better."""
     bound: Bound = "at most" if is_lower else "at least"
     number = written
     if isinstance(written, str):
@@ -226,7 +224,7 @@ in its backward passes, too."""
 
 def objective_of(text: object) -> tuple[str, bool | None]:
     """The name in `NAME`, `NAME:min` or `NAME:max`, and whether it is better when lower, where that is
-    said. ValueError where it is none of them."""
+    said."""
     name, colon, way = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not name.strip() or (colon and way not in ("min", "max")):
         raise ValueError(f"got {text!r}, must be a metric, as accuracy, val/miou or reward:max")
@@ -308,8 +306,7 @@ class Study(StudyBase):
     """How its cells are found, where they are looked for: until then the base is all there is."""
 
     def is_better_lower(self, metric: str) -> bool | None:
-        """Whether a metric, as `test/auc`, is better when lower: by the objective, the metric itself or its
-        name; None where nothing says."""
+        """Whether a metric is better when lower: by the objective, the metric itself or its name."""
         named, is_lower = objective_of(self.objective) if self.objective else ("", None)
         if is_lower is not None and metric in recorded_as(without_part(named)):
             return is_lower

@@ -6,7 +6,6 @@ pass over the data.
 """
 
 import math
-import os
 import statistics
 import time
 from collections import Counter
@@ -14,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
 from torch.profiler import record_function
@@ -78,7 +77,6 @@ class Turns:
         self._phase_steps: list[dict[str, float]] = []
         self._turns: list[TurnRecord] = []
         self._memory: list[tuple[int, int]] = []
-        self._load_before = os.getloadavg()[0]
 
     def protocol(self) -> Generator[None, None, CostRecord]:
         """What is done from the first step on, which is seen whole; ends with the record."""
@@ -93,9 +91,9 @@ class Turns:
                     counts |= {"others_cores": others, "stolen_cores": stolen}
                     self._turns.append(TurnRecord(round=int(number), **counts))
                     self._answer(turn_ms=turn_ms)
-                case ["finish", bench, "tight" | "budget" as stopped]:
+                case ["finish", bench]:
                     energy = yield from self._energy()
-                    return self._finished(bench, stopped, energy)
+                    return self._finished(bench, energy)
                 case _:
                     raise AssertionError(command)
         raise SystemExit(1)  # whoever gave commands is gone
@@ -202,9 +200,7 @@ class Turns:
             yield
         return None if self._tracer.was_restarted else window.record()
 
-    def _finished(
-        self, bench: str, stopped: Literal["tight", "budget"], energy: EnergyRecord | None
-    ) -> CostRecord:
+    def _finished(self, bench: str, energy: EnergyRecord | None) -> CostRecord:
         batch_size = samples_per_update(self._tracer) or 1
         num_samples = self._samples_per_epoch or batch_size
         return CostRecord(
@@ -219,10 +215,9 @@ class Turns:
             turns=self._turns,
             step_ms=self._step_ms,
             phases_ms=by_phase(self._phase_steps),
-            stopped=stopped,
             energy=energy,
             memory=self._memory,
-            load=load_of(self._turns, self._load_before),
+            load=load_of(self._turns),
         )
 
     @property

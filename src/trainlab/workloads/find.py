@@ -78,8 +78,7 @@ def _error_text(error: BaseException) -> str:
 
 
 def sent(workloads: Mapping[str, Workload]) -> dict[str, bytes]:
-    """Each workload as a fresh process gets it; WorkloadError where one holds what no other process can
-    have, such as an open file."""
+    """Each workload as a fresh process gets it; WorkloadError where it holds an open file, say."""
     found = {}
     for name, workload in workloads.items():
         # Both are kept in the object: a fresh process could not look at its source again.

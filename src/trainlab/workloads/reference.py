@@ -12,9 +12,6 @@ from trainlab.errors import WorkloadError
 from trainlab.spec.base import name_hint
 from trainlab.spec.facts import WorkloadFacts, is_script
 
-NUM_TRAIN = MappingProxyType({"full": 60_000, "bundled": 6_000})
-"""Training samples of both data sets, by what `data` chooses."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogueEntry(WorkloadFacts):
@@ -37,7 +34,6 @@ _ENTRIES = (
         parameters=(),
         metrics=("accuracy",),
         loss_parameters=("ignore_index", "reduction"),
-        num_train=NUM_TRAIN,
     ),
     CatalogueEntry(
         name="fashion-mlp",
@@ -48,17 +44,15 @@ _ENTRIES = (
         parameters=("hidden",),
         metrics=("accuracy",),
         model_defaults={"hidden": 128},
-        model_least={"hidden": 1},
         loss_parameters=("ignore_index", "reduction", "label_smoothing"),
-        num_train=NUM_TRAIN,
     ),
 )
 BUILTIN: Mapping[str, CatalogueEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 
 def check_reference(text: str, where: str = "") -> tuple[str, str]:
-    """What a user wrote, `where` she did, for a workload of her own, in parts: a file or a module's name,
-    and the name in it; WorkloadError where it cannot be one."""
+    """A file or a module's name, and the name in it, of a workload of the user's own; WorkloadError where
+    the text cannot be one."""
     place, _, name = text.rpartition(":")
     if not place or not name:
         hint = name_hint(text, BUILTIN, f"built in: {', '.join(BUILTIN)}")
@@ -70,8 +64,7 @@ def check_reference(text: str, where: str = "") -> tuple[str, str]:
 
 
 def with_name(text: str, where: str = "") -> str:
-    """A file alone as `file.py:name`, where it makes one workload; WorkloadError where it makes several, or
-    none. Any other text as it is."""
+    """A file alone as `file.py:name`, where it makes one workload; any other text as it is."""
     file = text.removesuffix(":")
     if not file.endswith(".py"):
         return text

@@ -68,9 +68,8 @@ def naming(field: str, items: Iterable[Item]) -> Iterator[Item]:
 
 
 def mistake_in(error: BaseException | None, place: str = "") -> Failure | None:
-    """The user's mistake that an error is, or was raised from, with its traceback from her file on; None
-    where her code raised nothing. `place`: where she makes the workload, which stands for a line of hers
-    where only libraries were at work."""
+    """The user's mistake that an error is, or was raised from; None where her code raised nothing. `place`:
+    where she makes the workload, which stands for a line of hers where only libraries were at work."""
     while error is not None and not hasattr(error, FIELD):
         error = error.__cause__
     if error is None:
@@ -94,8 +93,7 @@ def mistake_in(error: BaseException | None, place: str = "") -> Failure | None:
 
 
 def own_line(error: BaseException, place: str = "") -> str:
-    """The innermost line of the user's that an error came from. A library that she uses is not hers; what
-    is installed is where her workload, of this place, is in it."""
+    """The innermost line of the user's that an error came from; a library's where her workload is in it."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
     library = library_of(place)
@@ -108,8 +106,7 @@ def own_line(error: BaseException, place: str = "") -> str:
 
 
 def own_traceback(error: BaseException) -> str:
-    """As Python prints it, without its first line and without frames of trainlab, torch and Python; lines
-    that are too long are cut."""
+    """As Python prints it, without its first line and without frames of trainlab, torch and Python."""
     told = traceback.TracebackException.from_exception(error)
     pending = [told]
     while pending:

@@ -97,18 +97,6 @@ def accuracy(outputs: Tensor, targets: Tensor) -> Tensor:
     return outputs.argmax(dim=-1) == targets
 
 
-ALSO_CALLED = {
-    **dict.fromkeys(("net", "network", "module"), "model"),
-    **dict.fromkeys(("criterion", "loss_fn", "loss_function"), "loss"),
-    **dict.fromkeys(("dataset", "datasets", "loader", "dataloader"), "data"),
-    **dict.fromkeys(("transform", "preprocess"), "prepare"),
-    **dict.fromkeys(("training_step", "train_step"), "step"),
-    **dict.fromkeys(("validation_step", "test_step", "eval"), "evaluate"),
-    **dict.fromkeys(("configure_optimizers", "optim"), "optimizer"),
-    **dict.fromkeys(("settings", "hparams", "config"), "defaults"),
-}
-"""What others call the fields."""
-
 NOT_GIVEN: Mapping[str, Any] = MappingProxyType({})
 _MAPPINGS = {
     "metrics": 'name to metric, as {"f1": f1}',
@@ -116,7 +104,7 @@ _MAPPINGS = {
 }
 
 
-@tells_names(ALSO_CALLED, WorkloadError)
+@tells_names(WorkloadError)
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """What is trained and on what; plain callables, so that your own needs no base class.
@@ -225,23 +213,20 @@ class Workload:
 
     @cached_property
     def sample_metrics(self) -> Mapping[str, Callable[[Any, Any], Tensor]]:
-        """The metrics that are means over samples; all others are of whole sets, and so of no part of an
-        epoch, during which the weights change."""
+        """The metrics that are means over samples; all others are of whole sets."""
         return {n: one for n, one in self.metrics.items() if not isinstance(one, WholeMetric)}
 
     @property
     def own(self) -> str | None:
-        """Which part of a step is the user's own function, and so only eager can make; None where model,
-        loss and optimizer are put together by us."""
+        """Which part of a step is the user's own function, and so only eager can make."""
         return next(
             (n for n in ("update", "step", "optimizer") if getattr(self, n) is not None), None
         )
 
     @cached_property
     def code(self) -> str:
-        """A fingerprint of the source files of model, data, loss and preparation, so that runs before and
-        after a change of the model are not taken for the same; of what was typed into a session, its
-        instructions."""
+        """A fingerprint of the source files of its parts, or of the instructions of what was typed in, so
+        that runs before and after a change are not taken for the same."""
         own = (self.loss, self.step, self.evaluate, self.update, self.optimizer)
         parts = (self.model, self.data, self.prepare, *filter(None, own))
         files = dict.fromkeys(filter(None, map(_file_of, parts)))
@@ -284,8 +269,7 @@ class Workload:
             return self.data(*given, **(options or {}))
 
     def with_loss(self, parameters: Mapping[str, Any]) -> "Workload":
-        """The same with these parameters of its loss, or of its step and update; each function gets those
-        that it has."""
+        """The same with these parameters of its loss, step and update; each gets those that it has."""
         if not parameters:
             return self
         changed: dict[str, Any] = {}
@@ -332,8 +316,8 @@ def _parameters_of(own: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...] | None:
-    """What can be set of a function beyond the first arguments, which it is given: parameters whose default
-    is a number, a text, true or false. None where it takes any."""
+    """Parameters of a function beyond the first, which it is given, whose default is a scalar; None where
+    it takes any."""
     parameters = _parameters_of(own)
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return None
@@ -344,8 +328,7 @@ def named_parameters(own: Callable[..., Any], num_given: int) -> tuple[str, ...]
 
 
 def _takes_choice(own: Callable[..., Any]) -> bool:
-    """Whether the first argument by place of what gives the data is the choice: it has no default of its
-    own, or it is called so."""
+    """Whether the first argument by place has no default of its own, or is called `choice`."""
     placed = (
         one for one in _parameters_of(own) if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)
     )
