@@ -190,7 +190,7 @@ class Fabricated:
         parts = ("parameter", "buffer", "gradient", "optimizer", "input", "activation", "data")
         memory = {**{f"{part}_bytes": 0 for part in parts}, "peak_bytes": peak, "other_bytes": peak}
         memory |= {"source": "profiler", "at_peak": {}, "peak_phase": "backward"}
-        home.memory.write(cost.MemoryRecord(**of_step, **memory, process_peak_bytes=None))
+        home.memory.write(cost.MemoryRecord(**of_step, **memory))
         facts = {"device_name": "cpu", "threads": 1, "torch": "2.9.0", "measured": "2026-01-01"}
         best = {"flops_per_s": {"fp32": 1e9}, "bytes_per_s": 1e9}
         home.limits.write(cost.LimitsRecord(**facts, **best))

@@ -169,7 +169,7 @@ def test_a_machine_that_slows_down_does_not_pass_for_a_cost_of_marking() -> None
     assert round_ratios(slowed) == [1.1, 1.1]
 
 
-NONE_OF = ("num_parameters", "output_bytes", "saved_bytes", "first_backward_us")
+NONE_OF = ("num_parameters", "output_bytes", "saved_bytes")
 
 
 def row(name: str, phase: str = "forward", **changes: Any) -> LayerRow:

@@ -97,7 +97,7 @@ def row(name: str, inputs: list[int], **told: Any) -> LayerRow:
     usual |= {"forward_flops": 32768, "forward_bytes": 4096, "output_bytes": 2048}
     usual |= {"backward_flops": 65536, "backward_bytes": 8192, "saved_bytes": 2048}
     usual |= {"first_forward_us": 900.0, "forward_us": [100.0]}
-    usual |= {"first_backward_us": 90.0, "backward_us": [200.0]}
+    usual |= {"backward_us": [200.0]}
     return LayerRow(name=name, inputs=inputs, **{**usual, **told})
 
 

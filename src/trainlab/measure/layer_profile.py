@@ -188,7 +188,6 @@ def _layer_rows(setup: Setup, spec: CostSpec, rows: Sequence[_Row]) -> Iterator[
             output_bytes=call.output_bytes,
             saved_bytes=forward.saved_bytes + backward.saved_bytes,
             first_forward_us=first.forward.us if first else None,
-            first_backward_us=first.backward.us if first and trains else None,
             forward_us=[one.forward.us for one in row.timed],
             backward_us=[one.backward.us for one in row.timed] if trains else [],
         )

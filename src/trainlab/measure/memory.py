@@ -5,11 +5,8 @@ allocated, and a step begins by freeing the gradients of the step before. Memory
 for themselves (oneDNN, numpy) is seen neither by the profiler nor by the allocator.
 """
 
-import re
-import resource
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -132,7 +129,6 @@ def measure_memory(setup: Setup, spec: CostSpec) -> MemoryRecord:
         peak_phase=peak.phase,
         at_peak=dict(peak.alive),
         data_bytes=sum(data.values()),
-        process_peak_bytes=_process_peak_bytes(),
     )
 
 
@@ -231,11 +227,3 @@ def _nodes(profiler: profile) -> list[Any]:
     for node in nodes:  # which grows meanwhile
         nodes += node.children
     return nodes
-
-
-def _process_peak_bytes() -> int:
-    # From Linux where there is such a file: ru_maxrss of a process starts from that of its parent.
-    status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
-        return int(found[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

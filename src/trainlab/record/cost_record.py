@@ -239,7 +239,6 @@ class LayerRow(CallRow):
     """Memory it keeps for the backward pass, without parameters and the batch."""
     first_forward_us: float | None
     """In the first step of the process, which pays for start-up; None if it did not run then."""
-    first_backward_us: float | None
     forward_us: list[float]
     """In each watched step in which it ran: for shares, not a speed."""
     backward_us: list[float]
@@ -307,8 +306,6 @@ class MemoryRecord(StepRecord):
     """Bytes of each kind alive at the peak; with `other_bytes` they add up to it."""
     data_bytes: int
     """The data set, where it lies on the device; not part of any figure above."""
-    process_peak_bytes: int | None
-    """The largest resident size of the process so far, libraries included."""
 
 
 class LimitsRecord(FileRecord):
