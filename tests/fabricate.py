@@ -40,9 +40,7 @@ ENVIRONMENT = Environment(
     git_dirty=False,
 )
 DATA = DataRecord(name="tiny", source="made up", is_subset=False, num_train=960, num_test=320)
-QUIET = LoadRecord(
-    load_before=0.0, others_cores=0.0, stolen_cores=0.0, cpu_mhz=None, governor=None, affinity=None
-)
+QUIET = LoadRecord(others_cores=0.0, stolen_cores=0.0)
 PHASES_MS = {
     "train": {"forward": 0.5, "optimizer": 0.25, "other": 0.25},
     "inference": {"forward": 0.75, "other": 0.25},

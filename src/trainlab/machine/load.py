@@ -3,7 +3,6 @@
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
@@ -42,22 +41,8 @@ def cpu_times() -> CpuTimes:
 class LoadMeter:
     def __init__(self) -> None:
         self._start = cpu_times()
-        self._load_before = os.getloadavg()[0]
 
     def read(self) -> LoadRecord:
         """Cores used by others and stolen by the host, on average since the start."""
-        return load_record(*cpu_times().cores_since(self._start), self._load_before)
-
-
-def load_record(others_cores: float, stolen_cores: float, load_before: float) -> LoadRecord:
-    """With what else is known of the CPUs now, not all of it everywhere. `load_before`: the system's load
-    average over the minute before."""
-    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    return LoadRecord(
-        load_before=load_before,
-        others_cores=others_cores,
-        stolen_cores=stolen_cores,
-        cpu_mhz=getattr(psutil.cpu_freq(), "current", None),
-        governor=governor.read_text().strip() if governor.exists() else None,
-        affinity=sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-    )
+        others, stolen = cpu_times().cores_since(self._start)
+        return LoadRecord(others_cores=others, stolen_cores=stolen)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from trainlab.machine.load import load_record
 from trainlab.record.cost_record import LoadRecord, TurnRecord
 from trainlab.spec.study import CostSpec
 
@@ -123,8 +122,8 @@ def by_phase(steps_ms: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [step.get(name, 0.0) for step in steps_ms] for name in names}
 
 
-def load_of(turns: Sequence[TurnRecord], load_before: float) -> LoadRecord:
+def load_of(turns: Sequence[TurnRecord]) -> LoadRecord:
     """What else the machine did, over all turns."""
     others = statistics.fmean(turn.others_cores for turn in turns)
     stolen = statistics.fmean(turn.stolen_cores for turn in turns)
-    return load_record(others, stolen, load_before)
+    return LoadRecord(others_cores=others, stolen_cores=stolen)

@@ -6,7 +6,6 @@ what marking costs. Step times are only ever read from bare steps.
 """
 
 import math
-import os
 import resource
 import statistics
 import sys
@@ -117,7 +116,6 @@ class StepTimer:
         if self._steps.shows_phases:
             self._marked = self._steps.watched_by([PhaseMarks(self._watch.mark)])
             self._observed = self._steps.watched_by([PhaseMarks(self._cold.mark)])
-        self._load_before = os.getloadavg()[0]
         self._warmup_ms: list[float] = []
         self._first: list[ColdStep] = []
         self._turns: list[TurnRecord] = []
@@ -200,7 +198,7 @@ class StepTimer:
             last_ms=last_ms[1:],
             stopped=stopped,
             energy=energy,
-            load=load_of(turns, self._load_before),
+            load=load_of(turns),
         )
 
     def _energy(self) -> EnergyRecord | None:

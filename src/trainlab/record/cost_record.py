@@ -20,15 +20,10 @@ MIN_QUIET_TURNS = 5
 class LoadRecord(Record):
     """What else the machine did during a measurement."""
 
-    load_before: float | None
-    """The system's one-minute load average before; None where the system has none."""
     others_cores: float
     """Cores kept busy by other processes, on average."""
     stolen_cores: float
     """Cores the host of a virtual machine took away, on average."""
-    cpu_mhz: float | None
-    governor: str | None
-    affinity: list[int] | None
 
 
 class ColdStep(Record):

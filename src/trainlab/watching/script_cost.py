@@ -6,7 +6,6 @@ pass over the data.
 """
 
 import math
-import os
 import statistics
 import time
 from collections import Counter
@@ -78,7 +77,6 @@ class Turns:
         self._phase_steps: list[dict[str, float]] = []
         self._turns: list[TurnRecord] = []
         self._memory: list[tuple[int, int]] = []
-        self._load_before = os.getloadavg()[0]
 
     def protocol(self) -> Generator[None, None, CostRecord]:
         """What is done from the first step on, which is seen whole; ends with the record."""
@@ -222,7 +220,7 @@ class Turns:
             stopped=stopped,
             energy=energy,
             memory=self._memory,
-            load=load_of(self._turns, self._load_before),
+            load=load_of(self._turns),
         )
 
     @property
