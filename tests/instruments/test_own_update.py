@@ -152,22 +152,3 @@ def test_layer_tables_have_every_call_and_its_backward_pass(make_setup: MakeSetu
     assert set(record.phases_us) == {"forward", "loss", "backward"}
     spent = sum(sum(row.forward_us) for row in record.rows)
     assert spent <= sum(record.phases_us["forward"])
-
-
-def test_gradients_of_weights_changed_by_hand_are_seen(make_setup: MakeSetup) -> None:
-    def update(ctx: Any, batch: Any) -> Tensor:
-        loss = ctx.model(batch[0]).mean()
-        ctx.model.zero_grad()
-        ctx.backward(loss)
-        with torch.no_grad():
-            ctx.model.weight -= RATE * ctx.model.weight.grad
-        return loss.detach()  # type: ignore[no-any-return]
-
-    made = workload(
-        update,
-        model=lambda: one_weight(MAKER),
-        optimizer=lambda model, settings: torch.optim.SGD(model.parameters(), lr=RATE),
-        evaluate=lambda model, batch: model(batch[0]).mean(),
-    )
-    lines, _ = probed(make_setup(workload=made), "weight:grad:sum@step")
-    assert values(lines) == [{"weight": REAL}] * 2

@@ -1,6 +1,5 @@
 """Many trials as one program: each learns what it learns by itself, whatever runs beside it."""
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,49 +114,6 @@ def test_a_loss_that_keeps_state_is_refused_and_untouched(
     assert loss.num_calls == 0
 
 
-def counted(where: str) -> tuple[dict[str, Any], list[int]]:
-    """A workload whose loss, preparation or hook counts in a list and a number of its own, and the list."""
-    calls, number = list[int](), 0
-
-    def count(*_: object) -> None:
-        nonlocal number
-        number += 1
-        calls.append(number)
-
-    def model() -> nn.Module:
-        made = nn.Linear(8, 3)
-        if where == "hook":
-            made.register_forward_pre_hook(lambda *_: calls.append(1))
-        return made
-
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        nonlocal number
-        number += where == "loss"
-        return F.cross_entropy(outputs, targets) * (1 + number)
-
-    def prepare(inputs: Tensor) -> Tensor:
-        if where == "prepare":
-            count()
-            calls.append(1)
-        return inputs
-
-    return {"model": model, "loss": loss, "prepare": prepare}, calls
-
-
-@pytest.mark.parametrize("where", ["hook", "loss", "prepare"])
-def test_what_is_counted_outside_of_the_model_is_seen_and_not_counted_up(
-    where: str, make_setup: MakeSetup
-) -> None:
-    own, calls = counted(where)
-    setup = make_setup(workload=Workload(name="some", data=tiny_data, **own))
-    with pytest.raises(Unsuited) as refused:
-        trained("lanes", [setup])
-    assert refused.value.why == "not_stateless"
-    assert calls == []
-    loss = float(own["loss"](torch.zeros(2, 3), torch.zeros(2).long()))
-    assert loss == pytest.approx(math.log(3) * (2 if where == "loss" else 1))
-
-
 @pytest.mark.parametrize("engine", ["graphed", "lanes"])
 def test_parameters_show_their_gradients_at_the_points(engine: str, make_setup: MakeSetup) -> None:
     ours, reference = make_setup(), make_setup()
@@ -254,6 +210,13 @@ def hooked() -> nn.Module:
     return model
 
 
+def listening() -> nn.Module:
+    """A list grows with each call."""
+    model, seen = Linear(), list[Tensor]()
+    model.register_forward_hook(lambda module, inputs, output: seen.append(output.detach()))
+    return model
+
+
 class Mirrored(nn.Module):
     """The second weight is a view of the first."""
 
@@ -297,6 +260,7 @@ UNSUITED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "decisions": (lambda: Linear(after=lambda y: y.tanh() if y.sum() > 0 else y), "not_blind"),
     "two dtypes": (Half, "not_one_dtype"),
     "gradient hook": (hooked, "not_hooked"),
+    "forward hook": (listening, "not_hooked"),
     "mirrored weights": (Mirrored, "not_apart"),
     "bf16 parameters": (lambda: Linear(Tensor.bfloat16).bfloat16(), "not_real"),
     "LSTM": (lambda: Words(nn.LSTM(6, 6, batch_first=True)), "not_vectorisable"),

@@ -207,15 +207,15 @@ def test_what_is_decided_first_stays(new_cache: Path) -> None:
 def test_a_short_training_does_not_compile(
     small: Workload, make_setup: MakeSetup, new_cache: Path
 ) -> None:
-    for asked, notes in (
-        ({"optimizer": "adadelta"}, [note("tuned_too_short")]),
-        ({"optimizer": "adadelta", "optimizer_code": "loop"}, []),
-        ({"optimizer": "adam"}, []),
+    for asked in (
+        {"optimizer": "adadelta"},
+        {"optimizer": "adadelta", "optimizer_code": "loop"},
+        {"optimizer": "adam"},
     ):
         setup = make_setup(workload=small, engine="tuned", **asked)
         ENGINES["tuned"].training_step(setup, Moments([]))
         assert setup.engine_facts["tuned"]["update"] == "torch"
-        assert setup.notes == notes
+        assert not setup.notes
     assert not list(new_cache.rglob("native"))
 
 

@@ -2,8 +2,8 @@
 
 A module of torch.nn without modules inside is one call, whatever it does. Any other module is a
 container: what it calls itself are calls of their own, named under its path. A module that is compiled,
-scripted or traced is one call, and so is a compiled function that a module holds: while it runs, nothing
-of ours is in torch's way, so that the compiler compiles the user's code and not what watches it.
+scripted or traced is one call: while it runs, nothing of ours is in torch's way, so that the compiler
+compiles the user's code and not what watches it.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from trainlab.data.nesting import tensors_in
 from trainlab.train.callbacks import Instrument, Phase
-from trainlab.train.opaque import compiled_functions, is_opaque
+from trainlab.train.opaque import is_opaque
 
 # What a CallWatch reports about the calls of a step.
 
@@ -101,7 +101,7 @@ class CallWatch:
         self, model: nn.Module, listener: Listener, *, sees_functions: bool = True
     ) -> None:
         """Without `sees_functions` it is cheaper, and every module is a container."""
-        self._model, self._listener, self._sees_functions = model, listener, sees_functions
+        self._listener, self._sees_functions = listener, sees_functions
         self._paths = {id(module): path for path, module in model.named_modules()}
         self._numbers: Counter[str] = Counter()
         self._open: list[str] = []
@@ -131,9 +131,6 @@ class CallWatch:
         if self._sees_functions:
             # A mode does not see those with a backward pass of their own.
             self._patches.put(_SingleLevelFunction, "apply", classmethod(self._apply_called))
-        for _, module, name in compiled_functions(self._model):
-            compiled = self._compiled_function(name, getattr(module, name))
-            self._patches.put(module, name, compiled)
 
     def uninstall(self) -> None:
         """After the steps, however they ended: nothing of ours stays behind in torch."""
@@ -178,19 +175,6 @@ class CallWatch:
             self.install()
             self._is_watching = was_watching
             self._switch_mode(on=mode_was_on)
-
-    def _compiled_function(self, name: str, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """Stands in for a compiled function: one call, whatever it does inside."""
-
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with self._out_of_the_way():
-                return compiled(*args, **kwargs)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            is_seen = self._is_watching and self._sees_functions and not self._is_inside_call
-            return self._run(name, run, args, kwargs) if is_seen else run(*args, **kwargs)
-
-        return call
 
     def _function_called(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -293,7 +277,7 @@ class _FunctionMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        if torch.compiler.is_compiling():  # a function that no module holds: nothing of ours in it
+        if torch.compiler.is_compiling():  # a compiled function: nothing of ours in it
             return func(*args, **kwargs or {})
         return self.function_called(func, args, kwargs or {})
 

@@ -417,11 +417,6 @@ class ProbedParameters:
                 own = parameter if program is None else program.parameters[name]
                 self._probed.append((channel, own))
         self._before: list[tuple[Channel, Tensor, Tensor]] = []
-        self._versions: dict[int, int] = {}
-        """Of the step, those whose gradients were not read: how often each had been changed before it."""
-
-    def step_begins(self) -> None:
-        self._versions = {id(one): one._version for _, one in self._of("grad")}
 
     def gradients_ready(
         self, which: ParameterIds = None, *, gradients: Mapping[str, Tensor] | None = None
@@ -430,13 +425,6 @@ class ProbedParameters:
         for channel, parameter in self._of("grad", which):
             own = parameter.grad if gradients is None else gradients.get(channel.layer)
             self._take_gradient(channel, own)
-            self._versions.pop(id(parameter), None)
-
-    def step_ends(self) -> None:
-        """An update of the user's own may change parameters by hand: no optimizer has told of them."""
-        for channel, parameter in self._of("grad"):
-            if self._versions.get(id(parameter), parameter._version) != parameter._version:
-                self._take_gradient(channel, parameter.grad)
 
     def update_begins(self, which: ParameterIds = None) -> None:
         """Holds the parameters as they are while the optimizer runs."""
@@ -460,8 +448,9 @@ class ProbedParameters:
         """After an epoch: a probe none of whose parameters got a gradient is a mistake."""
         for spec in self._specs:
             if spec.quantity == "grad" and not any(one.fired for one in self._channels.of(spec)):
-                why = "none of these parameters ever got a gradient; are they frozen or unused?"
-                raise SpecError([f"probe {spec}: never fired: {why}"])
+                why = "none of these parameters ever got a gradient"
+                remedy = "are they frozen, unused, or changed without an optimizer?"
+                raise SpecError([f"probe {spec}: never fired: {why}; {remedy}"])
 
     def _of(self, quantity: str, which: ParameterIds = None) -> Iterator[tuple[Channel, Tensor]]:
         for channel, parameter in self._probed:

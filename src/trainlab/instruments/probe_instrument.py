@@ -286,7 +286,6 @@ class Probes(ProgramInstrument):
 
     def step_begins(self, step: int) -> None:
         self.probes.channels.step = step
-        self.probes.parameters.step_begins()
         self.probes.calls.step_begins()
 
     def forward_begins(self) -> None:
@@ -313,7 +312,6 @@ class Probes(ProgramInstrument):
         self.probes.parameters.update_begins(parameters)
 
     def step_ends(self, step: int) -> None:
-        self.probes.parameters.step_ends()
         self.probes.count_steps(1)
 
     def point_logged(self, point: Point) -> None:

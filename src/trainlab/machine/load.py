@@ -44,5 +44,5 @@ class LoadMeter:
 
     def read(self) -> LoadRecord:
         """Cores used by others and stolen by the host, on average since the start."""
-        others_cores, stolen_cores = cpu_times().cores_since(self._start)
-        return LoadRecord(others_cores=others_cores, stolen_cores=stolen_cores)
+        others, stolen = cpu_times().cores_since(self._start)
+        return LoadRecord(others_cores=others, stolen_cores=stolen)

@@ -17,7 +17,7 @@ from trainlab.machine.load import LoadMeter
 from trainlab.measure.steps import Stopwatch
 from trainlab.record.cost_record import LimitsRecord
 from trainlab.record.files import make_folder, read_json, write_json
-from trainlab.record.schema import FORMAT, Note, note
+from trainlab.record.schema import FORMAT, note
 
 CPU_SIZES: tuple[int, ...] = (256, 512, 1024, 2048)
 GPU_SIZES = (4096, 5120, 6144, 8192, 12288)
@@ -83,12 +83,10 @@ def _name(device: torch.device) -> str:
 
 @torch.no_grad()
 def _measure(device: torch.device) -> LimitsRecord:
-    load, notes = LoadMeter(), list[Note]()
-    flops_per_s, bytes_per_s = _best_products(device, notes), _best_copy(device)
+    load = LoadMeter()
+    flops_per_s, bytes_per_s = _best_products(device), _best_copy(device)
     others = load.read().others_cores
     busy = device.type == "cpu" and others > BUSY_CORES
-    if busy:
-        notes.append(note("limits_busy", cores=round(others, 1)))
     return LimitsRecord(
         device_name=_name(device),
         threads=torch.get_num_threads(),
@@ -97,11 +95,11 @@ def _measure(device: torch.device) -> LimitsRecord:
         flops_per_s=flops_per_s,
         bytes_per_s=bytes_per_s,
         busy=busy,
-        notes=notes,
+        notes=[note("limits_busy", cores=round(others, 1))] if busy else [],
     )
 
 
-def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
+def _best_products(device: torch.device) -> dict[str, float]:
     is_gpu = device.type == "cuda"
     names, sizes = ["fp32", "bf16"], CPU_SIZES
     if is_gpu:
@@ -114,7 +112,7 @@ def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
         time.sleep(PAUSE_S if is_gpu else 0)
         with fp32_products_as("tf32" if name == "tf32" else "ieee"):
             dtype = torch.bfloat16 if name == "bf16" else torch.float32
-            flops_per_s[name] = _best_product(device, dtype, sizes, notes)
+            flops_per_s[name] = _best_product(device, dtype, sizes)
     return flops_per_s
 
 
@@ -122,20 +120,15 @@ def _best_products(device: torch.device, notes: list[Note]) -> dict[str, float]:
 def fp32_products_as(precision: str) -> Iterator[None]:
     """Matrix products of fp32 on a GPU run as `ieee` or `tf32` in this block; then as before."""
     matmul = torch.backends.cuda.matmul
-    # Since torch 2.9 under a new name; the old one may then raise.
-    is_new = hasattr(matmul, "fp32_precision")
-    name = "fp32_precision" if is_new else "allow_tf32"
-    before = getattr(matmul, name)
-    setattr(matmul, name, precision if is_new else precision == "tf32")
+    before = matmul.fp32_precision
+    matmul.fp32_precision = precision
     try:
         yield
     finally:
-        setattr(matmul, name, before)
+        matmul.fp32_precision = before
 
 
-def _best_product(
-    device: torch.device, dtype: torch.dtype, sizes: Sequence[int], notes: list[Note]
-) -> float:
+def _best_product(device: torch.device, dtype: torch.dtype, sizes: Sequence[int]) -> float:
     """FLOP/s of the fastest product, over sizes and repeats."""
     # Numbers drawn apart from the trial's; zeros would save a GPU power and look too fast.
     draw = torch.Generator(device).manual_seed(0)
@@ -143,7 +136,6 @@ def _best_product(
     for size in sizes:
         expected_s = product_flops(size) / best if best else 0.0
         if time.monotonic() + MIN_CALLS * expected_s > deadline:
-            notes.append(note("limits_no_time", dtype=str(dtype), size=size, seconds=expected_s))
             break
         a, b = (torch.randn(size, size, generator=draw, device=device).to(dtype) for _ in "ab")
         product = torch.empty_like(a)

@@ -139,11 +139,8 @@ def profile_operators(setup: Setup, spec: CostSpec, trace_file: Path) -> Operato
         plain = map(marked, steps.endless)
         bare_ms = [timed_ms(setup.device, lambda: next(plain)) for _ in range(spec.active_steps)]
         for chunk in _chunks_of_a_pass(steps) if is_pass else _chunks(steps, spec.active_steps):
-            profiler = _profiled(setup.device, marked, chunk, spec.by_shape)
-            add_chunk(tally, profiler.events())
-        has_few = not is_pass and spec.active_steps <= MAX_TRACE_STEPS
-        first = profiler if has_few else None
-        trace_steps = _write_trace(setup, steps, marked, spec, trace_file, first)
+            add_chunk(tally, _profiled(setup.device, marked, chunk, spec.by_shape).events())
+        trace_steps = _write_trace(setup, steps, marked, spec, trace_file)
     return tally.record(
         mode=spec.one_mode,
         batch_size=steps.batch_size,
@@ -194,17 +191,13 @@ def _profiled(device: torch.device, step: Update, batches: Sequence[Any], by_sha
     return profiler
 
 
-def _write_trace(
-    setup: Setup, steps: Steps, marked: Update, spec: CostSpec, path: Path, profiler: Any
-) -> int:
-    """Writes trace.json.gz with as many steps as its budget holds, and says how many those are; all that
-    were profiled, where there is such a profile and they fit."""
+def _write_trace(setup: Setup, steps: Steps, marked: Update, spec: CostSpec, path: Path) -> int:
+    """Writes trace.json.gz with as many steps as its budget holds, and says how many those are."""
     budget = spec.trace_mb * 1e6
     wanted = min(spec.active_steps, MAX_TRACE_STEPS) if budget else 0
     while wanted:
-        if profiler is None:
-            batches = list(islice(steps.endless, wanted + 1))
-            profiler = _profiled(setup.device, marked, batches, spec.by_shape)
+        batches = list(islice(steps.endless, wanted + 1))
+        profiler = _profiled(setup.device, marked, batches, spec.by_shape)
         # torch picks the compression by the name's ending.
         with temporary_folder() as folder:
             part = folder / path.name
@@ -216,7 +209,6 @@ def _write_trace(
                 return wanted
         # One uncounted step is in it too. Always fewer than before, whatever the estimate.
         wanted = max(0, min(wanted - 1, int(budget / (size / (wanted + 1))) - 1))
-        profiler = None
     if budget:
         setup.notes.append(note("trace_too_large", budget=spec.trace_mb))
     return 0

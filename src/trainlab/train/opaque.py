@@ -1,5 +1,4 @@
-"""What nobody can see inside: compiled, scripted and traced modules, compiled functions. Each runs as one
-call."""
+"""What nobody can see inside: compiled, scripted and traced modules. Each runs as one call."""
 
 import copy
 import sys
@@ -13,9 +12,11 @@ from torch import nn
 
 def is_opaque(module: nn.Module) -> bool:
     """Whether what it calls runs elsewhere than in Python, so that no hook is told of it: compiled by
-    `torch.compile(module)` or `module.compile()`, or scripted."""
-    is_compiled = _is_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None
-    return is_compiled or isinstance(module, torch.jit.ScriptModule)
+    `torch.compile(module)`, `module.compile()` or above its `forward`, or scripted."""
+    if _is_wrapper(module) or getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    has_compiled_forward = hasattr(module.forward, "_torchdynamo_orig_callable")
+    return has_compiled_forward or isinstance(module, torch.jit.ScriptModule)
 
 
 def opaque_modules(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -27,27 +28,9 @@ def opaque_modules(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.M
         yield from opaque_modules(child, f"{path}.{name}" if path else name)
 
 
-def compiled_functions(model: nn.Module, path: str = "") -> Iterator[tuple[str, nn.Module, str]]:
-    """Functions that `torch.compile` made, by path, the module that holds them and their name in it: its
-    attributes and its class's methods. What is inside opaque modules is not looked at."""
-    if is_opaque(model) or "torch._dynamo.eval_frame" not in sys.modules:
-        return
-    held: dict[str, Any] = {}
-    for class_ in reversed(type(model).__mro__):
-        held |= vars(class_)
-    for name, value in (held | vars(model)).items():
-        is_function = callable(value) and not isinstance(value, nn.Module | type)
-        marks = getattr(value, "__dict__", {}) if is_function else {}
-        if "_torchdynamo_orig_callable" in marks and not marks.get("_torchdynamo_disable"):
-            yield f"{path}.{name}" if path else name, model, name
-    for name, child in model.named_children():
-        yield from compiled_functions(child, f"{path}.{name}" if path else name)
-
-
 def opaque_names(model: nn.Module) -> list[str]:
     """For a note: by their paths, or the class of the model itself."""
-    modules = [path or type(module).__name__ for path, module in opaque_modules(model)]
-    return modules + [path for path, _, _ in compiled_functions(model)]
+    return [path or type(module).__name__ for path, module in opaque_modules(model)]
 
 
 def uncompiled_copy(model: nn.Module) -> nn.Module:
@@ -82,6 +65,5 @@ def _inner(module: nn.Module) -> nn.Module:
 
 
 def _is_wrapper(module: nn.Module) -> bool:
-    # Looked up, not imported: importing the compiler takes a second, and without it nothing is compiled.
-    compiler: Any = sys.modules.get("torch._dynamo.eval_frame")
-    return compiler is not None and isinstance(module, compiler.OptimizedModule)
+    """Whether `torch.compile` made it; its class is not imported, which takes a second."""
+    return "_orig_mod" in module._modules

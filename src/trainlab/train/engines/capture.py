@@ -9,11 +9,9 @@ import copy
 import io
 import pickle
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -30,8 +28,7 @@ from trainlab.train.setup import Setup
 from trainlab.train.step import check_gradient, check_mean
 from trainlab.workloads.user_code import BACKWARD, LOSS, MODEL, PREPARE, Running
 
-PLAIN = (int, float, complex, str, list, dict, set, deque)
-"""What a function counts or keeps outside of itself."""
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 TORCH_OWN = frozenset(vars(nn.Module()))
 REAL = (torch.float32, torch.float64)
 """Types of parameters whose updates are computed as torch computes them."""
@@ -44,16 +41,11 @@ WARMUP_STEPS = 3
 
 def attributes_of(model: nn.Module) -> dict[str, Any]:
     """What the modules keep in Python beside parameters and buffers, a counter say, as far as it shows."""
-    return {name: _fingerprint(value) for name, value in _kept_by(model).items()}
-
-
-def _kept_by(model: nn.Module) -> dict[str, Any]:
-    """By its place, with what their hooks and what they do are made of."""
     return {
-        f"{path}.{name}".lstrip("."): value
+        f"{path}.{name}".lstrip("."): _fingerprint(value)
         for path, module in model.named_modules()
-        for name, value in (vars(module) | {"forward": getattr(type(module), "forward", 0)}).items()
-        if name not in TORCH_OWN or (value and name.endswith("_hooks"))
+        for name, value in vars(module).items()
+        if name not in TORCH_OWN
     }
 
 
@@ -68,55 +60,14 @@ def _fingerprint(value: Any) -> object:
 
 
 class _Fingerprint(pickle.Pickler):
-    """Pickled, but for what is told by its identity: tensors with their numbers, modules, and functions
-    with the plain values that they know from outside, which they may count up."""
-
-    def __init__(self, stream: io.BytesIO) -> None:
-        super().__init__(stream)
-        self.functions: dict[int, FunctionType] = {}
+    """Pickled, but for what is told by its identity: modules, functions, and tensors with their numbers."""
 
     def persistent_id(self, value: Any) -> object:
         if isinstance(value, Tensor):
             # The version too: an average of the weights is what they are until these have moved.
             numbers = value.detach().to(torch.complex128)
             return id(value), value._version, complex(numbers.sum()), float(numbers.abs().sum())
-        if isinstance(value, FunctionType) and id(value) not in self.functions:
-            self.functions[id(value)] = value
-            return id(value), [known for known, _ in _known_outside(value)]
         return id(value) if isinstance(value, nn.Module | type | FunctionType) else None
-
-
-def _known_outside(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None]]]:
-    """Plain values of a function's module and of those around it, and what puts others in their place."""
-    own = function.__globals__
-    for name in function.__code__.co_names:
-        if isinstance(own.get(name), PLAIN):
-            yield own[name], partial(own.__setitem__, name)
-    for cell in function.__closure__ or ():
-        if isinstance(cell.cell_contents, PLAIN):
-            yield cell.cell_contents, partial(setattr, cell, "cell_contents")
-
-
-@contextmanager
-def _kept_outside(parts: Sequence[Any]) -> Iterator[None]:
-    """What functions among these, and hooks, count outside of themselves is afterwards as before."""
-    pickler = _Fingerprint(io.BytesIO())
-    for part in parts:
-        for value in _kept_by(part).values() if isinstance(part, nn.Module) else (part,):
-            with suppress(Exception):
-                pickler.dump(value)
-    known = [each for one in pickler.functions.values() for each in _known_outside(one)]
-    kept = [(value, copy.copy(value), put) for value, put in known]
-    try:
-        yield
-    finally:
-        for value, before, put in kept:
-            if isinstance(value, list | dict | set | deque):
-                value.clear()
-                add = value.update if isinstance(value, dict | set) else value.extend
-                add(before)
-            else:
-                put(before)
 
 
 def check_model(model: nn.Module) -> None:
@@ -124,6 +75,9 @@ def check_model(model: nn.Module) -> None:
     scripted: torch gives no hold on the parameters of its modules."""
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
         raise Unsuited("not_capturable", reason="it is scripted")
+    for name, module in model.named_modules():
+        if any(getattr(module, kind) for kind in HOOKS):
+            raise Unsuited("not_hooked", what=name or type(module).__name__)
     for name, parameter in model.named_parameters():
         if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise Unsuited("not_hooked", what=name)
@@ -172,7 +126,6 @@ def dry_step(
     buffers = dict(model.named_buffers())
     with (
         seeded(setup.trial.seed_of("dropout"), "dropout", 1, setup.device),
-        _kept_outside((model, loss_of, prepare)),
         _unchanged((model, loss_of, prepare), setup.device),
     ):
         inputs, targets = setup.split_batches.gather(rows)

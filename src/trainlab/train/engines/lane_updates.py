@@ -125,13 +125,12 @@ class _Part:
 
 @cache
 def _kernel_of(name: str, device: torch.device) -> Callable[..., None] | None:
-    compile_kernel: Any = getattr(torch.cuda, "_compile_kernel", None)
-    if device.type != "cuda" or torch.version.hip is not None or compile_kernel is None:
+    if device.type != "cuda" or torch.version.hip is not None:
         return None
     source = files("trainlab.train.engines").joinpath("updates.cu").read_text()
     try:
         with torch.cuda.device(device):
-            kernel: Callable[..., None] = compile_kernel(source, name)
+            kernel: Callable[..., None] = torch.cuda._compile_kernel(source, name)
     except (RuntimeError, OSError):  # no NVRTC that fits the driver
         return None
     return kernel

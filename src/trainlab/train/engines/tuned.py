@@ -157,8 +157,6 @@ def _tune_update(setup: Setup) -> None:
     if not is_ours or not is_usual or torch.get_default_dtype() != torch.float32:
         return
     if setup.num_steps * sum(map(Tensor.numel, trained)) < WORTH_COMPILING:
-        if settings.engine == "tuned":  # else nobody asked for it
-            setup.note_once("tuned_too_short")
         return
     compiler = find_compiler()
     if compiler is None:
@@ -413,7 +411,7 @@ def fastest_variant(layer: Any, shape: tuple[int, ...], needs_gradient: bool) ->
         return fastest(works) if len(works) > 1 else TORCH
 
 
-_saving_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
+_saving_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 
 
 def calling(
