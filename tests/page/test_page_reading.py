@@ -4,9 +4,11 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import pytest
 from serving import serving
 
@@ -15,10 +17,36 @@ from trainlab.errors import RecordError, WorkloadError
 from trainlab.execute.planned_run import check_resumable, code_of
 from trainlab.page import live, reading
 from trainlab.page.live import LiveRun, RunList
-from trainlab.page.reading import Reader
+from trainlab.page.reading import NICENESS, Reader
 from trainlab.page.runs import find_runs, listed
 
 WAIT_S = 60.0
+
+
+def test_a_large_run_is_read_in_a_process_of_its_own_that_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "is_large", lambda path: True)
+    monkeypatch.chdir(tmp_path)
+    # What is urgent is done meanwhile: the large one waits for it.
+    waiting = "until [ -e seen ]; do sleep .05; done; echo $PPID; nice"
+    urgent = "touch seen; echo $PPID"
+
+    async def both() -> tuple[list[int], int]:
+        reader = Reader()
+        large = asyncio.ensure_future(reader.call_later(subprocess.getoutput, waiting))
+        other = int(await reader.call(subprocess.getoutput, urgent))
+        found = [int(word) for word in (await large).split()]
+        reader.close()
+        return found, other
+
+    (apart, niceness), other = asyncio.run(asyncio.wait_for(both(), WAIT_S))
+    assert apart != other
+    assert niceness == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICENESS)
+    deadline_s = time.monotonic() + WAIT_S
+    while any(map(psutil.pid_exists, (apart, other))) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, (apart, other)))
 
 
 def test_a_reading_process_whose_server_has_gone_ends_at_once() -> None:
@@ -96,12 +124,16 @@ def test_the_frame_comes_before_anything_is_read(tmp_path: Path) -> None:
         assert "vega.js" in text
 
 
-def test_no_code_of_a_run_that_somebody_else_has_made_is_started(tmp_path: Path) -> None:
+def test_no_command_of_a_run_that_somebody_else_has_made_is_started(tmp_path: Path) -> None:
     run = Fabricated().write(tmp_path / "run", made_study(vary={"lr": (0.1, 0.01)}))
     record = run.study()
     run.write_study(
         record.model_copy(update={"command": "trainlab run /x/evil.py:workload --seeds 2"})
     )
+    with pytest.raises(RecordError, match="you have not started this run from here"):
+        reading.settling_command(str(run.path), 0)
+    following = reading.report_parts(str(run.path), "x", "en", False, False)[-1].html
+    assert "button" not in following
     # A file alone is code, too; so is what its trials name in place of their study.
     run.write_study(record.model_copy(update={"study": {**record.study, "workload": "/x/evil.py"}}))
     assert code_of(run) == "/x/evil.py"

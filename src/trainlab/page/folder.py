@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
+from trainlab.analysis.charts import VEGA_LITE
 from trainlab.errors import TrainlabError
 from trainlab.machine.host import cache_folder, private_folder
 from trainlab.page import orders, reading
@@ -47,6 +49,7 @@ class ServedFolder:
         self._unread: set[str] = set()
         self._not_before: dict[str, float] = {}
         self.begun_s = float(int(time.time()))
+        self._vega: asyncio.Task[str] | None = None
         self._logs = private_folder("page")
         name = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:16]
         self._cache = cache_folder() / "page" / f"{name}.json"
@@ -110,7 +113,8 @@ class ServedFolder:
         }
         found = [self.runs[one] for one in self._unread | running if one in self.runs]
         waiting = [one for one in found if refreshed > self._not_before.get(one.id, 0.0)]
-        for one in sorted(waiting, key=lambda run: run.begun_s, reverse=True):
+        newest = sorted(waiting, key=lambda run: run.begun_s, reverse=True)
+        for one in sorted(newest, key=lambda run: reading.is_large(str(run.path))):
             self._unread.discard(one.id)
             begun = time.monotonic()
             try:
@@ -121,6 +125,8 @@ class ServedFolder:
             if summary.state == "running":
                 now = time.monotonic()
                 self._not_before[one.id] = now + max(RUNNING_POLL_S, (now - begun) / LOOK_SHARE)
+            if reading.is_large(str(one.path)):
+                break  # the next after a look at which runs there are
             if time.monotonic() - refreshed > POLL_S:
                 self.refresh()
                 refreshed = time.monotonic()
@@ -183,6 +189,22 @@ class ServedFolder:
             paths = [str(one.path) for one in ordered]
             make = partial(ReadOnce, self.reader, lang, reading.compared, paths)
         return self.feed(key, make)
+
+    async def vega(self) -> str:
+        """What draws charts, made once for each version of what makes it."""
+
+        def kept() -> str:
+            path = self._logs / f"vega-{VEGA_LITE}-{version('vl-convert-python')}.js"
+            with suppress(OSError):
+                return path.read_text(encoding="utf-8")
+            text = reading.vega()
+            with suppress(TrainlabError), replacing(path) as part:  # a full disk may not keep it
+                part.write_text(text, encoding="utf-8")
+            return text
+
+        if self._vega is None or (self._vega.done() and self._vega.exception()):
+            self._vega = asyncio.create_task(asyncio.to_thread(kept))
+        return await asyncio.shield(self._vega)
 
     def start(self, words: Sequence[str], run: Path) -> int:
         """Starts a command; its number among those that were."""

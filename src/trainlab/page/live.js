@@ -122,7 +122,7 @@
     if (!button || (button.dataset.sure && !window.confirm(button.dataset.sure))) return;
     button.disabled = true;
     if (button.dataset.doing) say(button.dataset.doing);
-    post(button.dataset.post, {}).then((answer) => {
+    post(button.dataset.post, JSON.parse(button.dataset.body || "{}")).then((answer) => {
       button.disabled = false;
       say(answer.error || answer.text || "");
       if (answer.go) location.assign(answer.go);

@@ -108,14 +108,14 @@ class LiveRun(Followed):
     async def _read(self, found: Look) -> None:
         """The answer comes first, once no trial is left."""
         if self._mark is None:
-            self.show([Part("reading", f"<p>{Words(self._lang)('page_reading')}</p>")])
+            self.show([Part("following", f"<p>{Words(self._lang)('page_reading')}</p>")])
         begun = time.monotonic()
-        asked = str(self._path), self._lang, found.is_driven
-        report = await self._reader.call_later(reading.report_parts, *asked)
-        first, *rest = (part.id for part in report if part.id not in FRAME)
-        sections = ["trials", first] if found.is_driven else [first, "trials"]
-        order = [*FRAME, "status", "reading", *sections, *rest]
-        self.show([*report, Part("reading", "")], order)
+        report = await self._reader.call_later(reading.report_parts, *self._asked, found.is_driven)
+        frame = [part.id for part in report if part.id in FRAME]
+        first, *rest = (part.id for part in report if part.id not in (*FRAME, "following"))
+        following = ["following", "trials"]
+        sections = [*following, first] if found.is_driven else [first, *following]
+        self.show(report, [*frame, "status", *sections, *rest])
         self._mark, now = found.mark, time.monotonic()
         pause_s = min((now - begun) / LOOK_SHARE, LONGEST_PAUSE_S)
         self._next_report_s = now + max(QUIET_POLL_S, pause_s)

@@ -123,11 +123,15 @@ def told_in(printed: str) -> list[str]:
 
 def in_folder(words: Sequence[str], folder: Path) -> tuple[list[str], Path]:
     """The words of `run WHAT …` with its run folder in the folder that the page shows; and that."""
-    name = re.sub(r"[^\w.-]", "-", Path(words[1]).name.rpartition(":")[2].removesuffix(".toml"))
+    kept = list[str]()
+    for word, before in zip(words, ("", *words), strict=False):
+        if word not in ("--out", "--page") and before != "--out" and not word.startswith("--out="):
+            kept.append(word)
+    name = re.sub(r"[^\w.-]", "-", Path(kept[1]).name.rpartition(":")[2].removesuffix(".toml"))
     stem = folder / f"{name}-{time.strftime('%Y-%m-%dT%H-%M-%S')}"
     later = (stem.with_name(f"{stem.name}-{number}") for number in itertools.count(2))
     run = next(path for path in itertools.chain([stem], later) if not path.exists())
-    return [*words, f"--out={run}"], run
+    return [*kept, f"--out={run}"], run
 
 
 # The form of a new study: from the same specs as the command line.

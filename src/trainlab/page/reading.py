@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -30,7 +30,7 @@ from trainlab.machine.processes import go_last
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.report.contents import report_of
-from trainlab.report.html import Part, environment, html_of, parts_of
+from trainlab.report.html import Part, bundle, environment, html_of, parts_of
 from trainlab.report.submissions import class_document, read_class, results_of
 from trainlab.words import LANGUAGES, Words
 from trainlab.words.error_lines import error_line
@@ -42,6 +42,9 @@ NICENESS = 12
 """What runs beside it goes first: where all cores are busy, a twentieth of one is left."""
 MOST_SQUARES = 1000
 """Trials drawn one by one; of more those that have not ended well, and how many there are."""
+LARGE_BYTES = 256_000
+"""Of study.json, from some 2,000 trials on: such a run is read whole in a process of its own, which keeps
+nobody waiting, and gives back its memory as it ends."""
 MOST_KEPT = 8
 """Runs whose progress is remembered from one look to the next."""
 LOG_BYTES = 200_000
@@ -52,22 +55,32 @@ class Reader:
     """The process that reads, and who waits for it; the most urgent first."""
 
     def __init__(self) -> None:
-        self._pool, self._later = _new_pool(), asyncio.Lock()
+        self._pool = _new_pool(_begin)
+        self._later, self._apart = asyncio.Lock(), asyncio.Lock()
 
     async def call(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a function of this module gives, in the other process; RecordError where that died."""
-        pool = self._pool
-        try:
-            return await asyncio.get_running_loop().run_in_executor(pool, partial(work, *args))
-        except BrokenProcessPool as error:
-            if pool is self._pool:
-                self._pool = _new_pool()
-            raise RecordError(f"{args[0]}: reading it ended the process") from error
+        return await self._done_in(self._pool, work, *args)
 
     async def call_later(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same, one by one, so that what is urgent waits for one at most."""
-        async with self._later:
-            return await self.call(work, *args, **kwargs)
+        """The same, one by one, so that what is urgent waits for one at most; of large runs apart."""
+        if not is_large(str(args[0])):
+            async with self._later:
+                return await self.call(work, *args, **kwargs)
+        async with self._apart:
+            pool = _new_pool(go_last)
+            try:
+                return await self._done_in(pool, work, *args)
+            finally:
+                pool.shutdown(wait=False)
+
+    async def _done_in(self, pool: ProcessPoolExecutor, work: Callable[..., T], *args: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+        except BrokenProcessPool as error:
+            if pool is self._pool:
+                self._pool = _new_pool(_begin)
+            raise RecordError(f"{args[0]}: reading it ended the process") from error
 
     def close(self) -> None:
         """Whatever is being read."""
@@ -76,14 +89,27 @@ class Reader:
             one.kill()
 
 
-def _new_pool() -> ProcessPoolExecutor:
-    given = os.getpid(), NICENESS
-    return ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=given)
+def _new_pool(begin: Callable[[int, int], None], niceness: int = NICENESS) -> ProcessPoolExecutor:
+    given = os.getpid(), niceness
+    return ProcessPoolExecutor(1, get_context("spawn"), initializer=begin, initargs=given)
 
 
 def _begin(parent: int, niceness: int) -> None:
     # Only after all imports of this module: who opens a page beside a training waits for them.
     go_last(parent, niceness)
+
+
+def is_large(path: str) -> bool:
+    """Whether reading a run whole takes long."""
+    with suppress(OSError):
+        return (Path(path) / "study.json").stat().st_size > LARGE_BYTES
+    return False
+
+
+def vega() -> str:
+    """What draws charts. Making it takes 100 MB: in a process that ends afterwards."""
+    with _new_pool(go_last, niceness=0) as pool:
+        return pool.submit(bundle).result()
 
 
 # What the other process does.
@@ -218,11 +244,46 @@ def _square_label(trial: TrialRecord, state: str, words: Words) -> str:
     return words.listed([name, words(f"page_state_{state}")])
 
 
-def report_parts(path: str, lang: str, is_driven: bool) -> tuple[Part, ...]:
-    """The report so far, piece by piece."""
-    evidence = gather(checked_folder(path))
-    data = data_of(replace(evidence, is_running=is_driven and not evidence.is_complete))
-    return parts_of(report_of(data, lang))
+def report_parts(
+    path: str, run_id: str, lang: str, is_read_only: bool, is_driven: bool
+) -> tuple[Part, ...]:
+    """The report so far, piece by piece, after buttons for what would settle its open points."""
+    run, words = checked_folder(path), Words(lang)
+    data = _data(run, is_driven)
+    commands = [] if is_driven else settling(data, words)
+    may = not is_read_only and _may_start(run)
+    following = pieces(words).following(commands=commands, run_id=run_id, may=may)
+    return (*parts_of(report_of(data, lang)), Part("following", following))
+
+
+def _data(run: RunFolder, is_driven: bool) -> RunData:
+    evidence = gather(run)
+    return data_of(replace(evidence, is_running=is_driven and not evidence.is_complete))
+
+
+def settling(data: RunData, words: Words) -> list[tuple[str, str]]:
+    """The commands that would settle what is open, each once, and how long they take."""
+    points = answer(data.evidence, data.findings, words).open_points
+    told = {one.command: one.remark for one in points if one.command}
+    return [(c, remark) for c, remark in told.items() if c.startswith("trainlab run ")]
+
+
+def _may_start(run: RunFolder) -> bool:
+    """Whether the command of its records may be started: that of a run which this user has started, and
+    whose code is found from any folder."""
+    code = code_of(run)
+    return has_trust(run) and (not code or Path(code).is_absolute())
+
+
+def settling_command(path: str, number: int) -> list[str]:
+    """The words of one of them, made again from the run's records."""
+    run = checked_folder(path)
+    if not _may_start(run):
+        raise RecordError("you have not started this run from here: type the command in a terminal")
+    commands = settling(_data(run, is_driven=False), Words("en"))
+    if not 0 <= number < len(commands):
+        raise RecordError("the run has changed meanwhile: reload the page")
+    return shlex.split(commands[number][0])[1:]
 
 
 def report_file(path: str, lang: str) -> str:

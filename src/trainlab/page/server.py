@@ -44,7 +44,7 @@ from trainlab.page.guard import MOST_BODY_BYTES, Guard, is_loopback
 from trainlab.page.reading import pieces, templates, told
 from trainlab.page.runs import ListedRun
 from trainlab.record.files import replacing
-from trainlab.report.html import bundle, charts_json
+from trainlab.report.html import charts_json
 from trainlab.words import LANGUAGES, Words
 
 PORT, PORTS_TRIED = 8420, 20
@@ -184,8 +184,7 @@ class Pages:
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
         path, kind = STATIC[name]
-        own = files("trainlab") / path
-        content = own.read_bytes() if path else await asyncio.to_thread(bundle)
+        content = (files("trainlab") / path).read_bytes() if path else await self._folder.vega()
         headers = {"Cache-Control": "max-age=86400"} if name in KEPT else None
         return Response(content, media_type=kind, headers=headers)
 
@@ -212,8 +211,7 @@ class Pages:
         return JSONResponse({"go": f"/order/{number}"})
 
     async def act(self, request: Request) -> Response:
-        await self._form_of(request)
-        one = self._folder.run(request.path_params["run"])
+        form, one = await self._form_of(request), self._folder.run(request.path_params["run"])
         match request.path_params["action"]:
             case "cancel":
                 words = ["cancel", str(one.path), f"--lang={self._words_of(request).lang}"]
@@ -222,6 +220,13 @@ class Pages:
                 number = self._folder.start(["resume", str(one.path)], one.path)
                 await asyncio.to_thread(self._folder.orders[number].begun)
                 return JSONResponse({"text": self._words_of(request)("page_resumed")})
+            case "again":
+                asked = form.get("number")
+                which = asked if isinstance(asked, int) else -1
+                asked_for = str(one.path), which
+                found = await self._folder.reader.call_later(reading.settling_command, *asked_for)
+                number = self._folder.start(*orders.in_folder(found, self._folder.path))
+                return JSONResponse({"go": f"/order/{number}"})
         raise KeyError(request.path_params["action"])
 
     async def failed(self, request: Request, error: Exception) -> Response:
@@ -236,9 +241,11 @@ class Pages:
     @asynccontextmanager
     async def _living(self, _: Starlette) -> AsyncIterator[None]:
         await asyncio.to_thread(self._folder.load)
-        reading_all = asyncio.create_task(self._folder.read_all())
+        works = self._folder.read_all(), self._folder.vega()
+        tasks = [asyncio.ensure_future(one) for one in works]
         yield
-        reading_all.cancel()
+        for task in tasks:
+            task.cancel()
         self._folder.reader.close()
 
     def application(self) -> Starlette:
