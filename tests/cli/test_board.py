@@ -10,12 +10,13 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
 import trainlab
-from trainlab.cli.board_verb import link_trials
+from fabricate import Fabricated, made_study
+from trainlab.cli.board_verb import link_trials, opening_query
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def until(address: str, path: str, expected: str, times: int = 1) -> Any:
 
 
 NAMES = [f"batch_size={size} · seed {seed}" for size in (64, 256) for seed in (1, 2)]
-TAGS = [
+PINNED = [
     f"{name}/{part} over samples" for name in ("accuracy", "loss") for part in ("test", "train")
 ]
 
@@ -72,11 +73,11 @@ def test_the_server_shows_the_curves_of_the_records_over_samples(
 ) -> None:
     for trial in trainlab.open_run(run_folder).trials():
         name = f"{trial.cell} · seed {trial.seed}"
-        tags = until(address, "plugin/scalars/tags", f'"{TAGS[0]}"', len(NAMES))
+        tags = until(address, "plugin/scalars/tags", f'"{PINNED[0]}"', len(NAMES))
         assert sorted(tags) == sorted(NAMES)
-        assert {*TAGS, "lr"} <= set(tags[name])
+        assert {*PINNED, "lr"} <= set(tags[name])
         assert not [tag for tag in tags[name] if tag.startswith("hparam")]
-        query = f"plugin/scalars/scalars?run={quote(name)}&tag={quote(TAGS[0])}"
+        query = f"plugin/scalars/scalars?run={quote(name)}&tag={quote(PINNED[0])}"
         shown = json.loads(ask(address, query))
         epochs = trainlab.RunFolder(run_folder).trial(trial.id).epochs()
         expected = [(line["samples"], line["test/accuracy"]) for line in epochs]
@@ -84,7 +85,17 @@ def test_the_server_shows_the_curves_of_the_records_over_samples(
         assert [samples for samples, _ in expected] == [300, 600]
 
 
-def test_the_graph_is_shown(address: str) -> None:
+def test_the_front_page_opens_on_the_pinned_curves_and_the_graph_is_shown(address: str) -> None:
+    with urllib.request.urlopen(address, timeout=20) as reply:  # noqa: S310
+        opened, page = reply.url, reply.read()
+    assert b"<tb-webapp" in page
+    asked = parse_qs(urlsplit(opened).query)
+    pins = json.loads(asked["pinnedCards"][0])
+    assert pins == [{"plugin": "scalars", "tag": tag} for tag in PINNED]
+    (grouping,) = asked["runColorGroup"]
+    by_setting = re.compile(grouping.removeprefix("regex:"))
+    settings = [by_setting.match(name)[1] for name in NAMES]  # type: ignore[index]
+    assert settings == ["batch_size=64"] * 2 + ["batch_size=256"] * 2
     assert NAMES[0] in until(address, "plugin/graphs/info", "run_graph")
     graph = ask(address, f"plugin/graphs/graph?run={quote(NAMES[0])}").decode()
     for layer in ("Net/Linear[fc1]", "Net/ReLU[relu]", "Net/Linear[fc2]"):
@@ -104,6 +115,18 @@ def test_a_run_in_progress_is_linked_as_its_trials_begin(run_folder: Path, tmp_p
         (tmp_path / trial.id).rename(run.trial(trial.id).tensorboard_folder)
     link_trials(copy, links)
     assert sorted(link.name for link in links.iterdir()) == sorted(NAMES)
+
+
+def test_of_one_epoch_the_curves_of_its_steps_are_pinned(tmp_path: Path) -> None:
+    def pinned(epochs: int) -> list[str]:
+        study = made_study(seeds=1, settings={"epochs": epochs})
+        run = Fabricated().write(tmp_path / str(epochs), study)
+        pins = json.loads(parse_qs(opening_query([run]))["pinnedCards"][0])
+        return [pin["tag"] for pin in pins]
+
+    one, two = pinned(1), pinned(2)
+    assert one == ["step/loss/train over samples", *two]
+    assert two[-1] == "loss/train over samples"
 
 
 def test_several_runs_are_told_apart_by_their_names(run_folder: Path, tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ def test_a_report_as_it_was_written_is_the_runs_and_not_another_ones(
         assert report.origin is not None
         # How large the picture is, not the picture: the lines around it stand where they stood.
         assert report.origin.pictures == {"desk.png": OwnPicture(700, 400, "png")}
+        assert "12.34" in " ".join(report.own_lines)
         if path.suffix != ".pdf":
             assert report.shown_names.keys() == NAMED_BY.keys()
             assert COVER.items() <= report.shown_names.items()

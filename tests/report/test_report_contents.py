@@ -57,7 +57,7 @@ def test_a_study_without_cost_has_no_sections_about_it_and_a_subset_is_told(tmp_
     report = report_of(run_data(folder))
     assert any("subset of tiny" in notice.text for notice in report.notices)
     told = [section.id for section in report.sections]
-    assert told == ["answer", "learning", "environment", "comparison", "method", "repeat"]
+    assert told == ["answer", "learning", "environment", "comparison", "method", "repeat", "files"]
     # What a reader first wants to see is open, the rest folded.
     assert [one.id for one in report.sections if not one.is_folded] == told[:3]
 

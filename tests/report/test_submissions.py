@@ -29,6 +29,7 @@ from trainlab.report.submissions import (
     read_class,
 )
 from trainlab.report.writing import document_of
+from trainlab.stats.means import Mean
 from trainlab.words import LANGUAGES, Words
 
 NOTES = "# Discussion\nBatches differ.\n\nI once saw 12.34 s.\n"
@@ -123,9 +124,11 @@ def test_every_hand_in_is_told_for_what_it_is(made: Made) -> None:
     assert made.of("truncated.html").who == "Ada"
     # The student's run beside her report is that report's, and no hand-in of its own.
     assert made.of("mia/report.md").run.endswith("mia/run")
-    assert made.of("absent.md").who == "Ida"
+    assert (made.of("absent.md").who, made.of("absent.md").num_own_words) == ("Ida", 7)
     assert made.of("good.pdf").own_numbers == ("12.34",)
     assert made.of("own-text.md").own_numbers == ("7.77", "12.34")
+    assert made.of("good.pdf").own == ("Batches differ.", "I once saw 12.34 s.")
+    assert made.of("Ada.html").own == made.of("chinese.md").own == made.of("good.pdf").own
 
 
 def test_what_was_changed_is_told_in_words_and_with_its_place(made: Made) -> None:
@@ -158,12 +161,32 @@ def test_the_words_that_differ_are_those_that_were_edited(
         assert one != two
 
 
-def test_one_run_under_two_names_is_told(made: Made) -> None:
+def test_one_run_under_two_names_and_one_machine_are_told(made: Made) -> None:
     ada = made.of("Ada.html")
     assert [one.file for one in made.overview.of_same_run(ada)] == ["Bob.html"]
+    assert "Gus" in {one.who for one in made.overview.of_same_machine(ada)}
+    assert "Hal" not in {one.who for one in made.overview.of_same_machine(ada)}
     blocks = next(s for s in class_document(made.overview, "en").sections if s.id == "class-same")
     told = [block.text for block in blocks.blocks if isinstance(block, Paragraph)]
     assert told[0] == "One run under several names: Ada (Ada.html), Bob (Bob.html)."
+    assert told[-1].startswith("Different runs on one machine (lab-1): Ada (Ada.html), ")
+
+
+def test_outliers_are_told_from_five_runs_on() -> None:
+    def overview(*values: float) -> ClassOverview:
+        means = [Mean(value, None, None, 1) for value in values]
+        about = {"study": "s", "metric": "test/accuracy"}
+        rows = (
+            Submission(file=f"{n}", records=f"{n}", over_seeds=m, **about)
+            for n, m in enumerate(means)
+        )  # type: ignore[arg-type]
+        return ClassOverview("class", tuple(rows))
+
+    near = (0.90, 0.91, 0.92, 0.93)
+    for values, far in ((near, []), ((*near, 0.99), ["4"]), ((*near, 0.94), []), ((0.9,) * 5, [])):
+        (spread,) = overview(*values).spreads
+        assert sorted(spread.outliers) == far, values
+    assert not overview(*near, 0.5).is_changed
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
@@ -171,7 +194,7 @@ def test_the_document_and_the_csv_file_have_every_hand_in(
     made: Made, lang: str, tmp_path: Path
 ) -> None:
     document = class_document(made.overview, lang)
-    ids = ["class-table", "class-changed", "class-same"]
+    ids = ["class-table", "class-changed", "class-same", "class-results", "class-own"]
     assert [section.id for section in document.sections] == ids
     # A reader of a screen is told of each place by a name of its own.
     captions = [block.caption for block in document.all_blocks() if isinstance(block, Table)]
@@ -185,6 +208,7 @@ def test_the_document_and_the_csv_file_have_every_hand_in(
     assert {*table["state"]} <= {*STATES}
     assert table.loc["Ada.html", ["value", "num_seeds"]].tolist() == [0.91, 3]
     assert table.loc["Ada.html", "same_run_as"] == "Bob"
+    assert table.loc["Ada.html", "own_first_line"] == "Batches differ."
 
 
 def test_json_and_the_exit_code_say_whether_something_was_changed(

@@ -191,6 +191,10 @@ class ConfusionRecord(FileRecord):
         return sum(row[number] for number, row in enumerate(self.counts))
 
 
+USUAL = ("test/accuracy", "train/accuracy", "test/loss", "train/loss")
+"""The metrics that are looked at first."""
+
+
 def metric_tag(metric: str) -> str:
     """`test/accuracy` as `accuracy/test over samples`: the two curves of a metric stand beside each other,
     accuracies and losses come before everything else, and what TensorBoard calls a step is named."""

@@ -22,7 +22,7 @@ from trainlab.analysis.roofline import limits_section
 from trainlab.analysis.scaling import parallel_section, scaling_section
 from trainlab.analysis.scripts import command_text, script_section, seen_section
 from trainlab.analysis.search import search_section
-from trainlab.report.repeat import repeat_section
+from trainlab.report.repeat import files_section, repeat_section
 from trainlab.words import Words
 
 MOST_HIDEABLE = 60
@@ -50,6 +50,7 @@ SECTIONS: tuple[Callable[[RunData, Words], Section | None], ...] = (
     method_section,
     note_section,
     repeat_section,
+    files_section,
 )
 """In the order of the report; a section is left out where the study has nothing for it."""
 

@@ -174,6 +174,15 @@ class ReportFile:
         return self.origin is not None or is_page or is_text
 
     @property
+    def own_lines(self) -> list[str]:
+        """What its author wrote, as it stands there now; a PDF does not tell it apart: as it was given."""
+        if self.suffix == ".pdf":
+            placed = self.origin.own().placed if self.origin else {}
+            return [line for parts in placed.values() for part in parts for line in part.lines()]
+        lines = self.lines[1] if self.lines else []
+        return [text for line in lines if (text := line.lstrip("> ").strip())]
+
+    @property
     def shown_names(self) -> dict[str, str]:
         """Author, student ID and course as a reader sees them, by field."""
         head = self.lines[0][:FIRST_LINES] if self.lines else []

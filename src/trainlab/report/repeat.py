@@ -1,13 +1,16 @@
-"""How to repeat a run, as a command and as a study file."""
+"""How to repeat a run, as a command and as a study file, and where its raw figures are."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from trainlab.analysis import tables
 from trainlab.analysis.document import Block, Listing, Paragraph, Section
 from trainlab.analysis.finding import RunData
+from trainlab.analysis.tables import table_of
 from trainlab.record.study_record import StudyRecord
 from trainlab.spec import Cell, Study, TrainSpec
 from trainlab.spec.question import STEP_SCHEDULE_ONLY
@@ -134,6 +137,39 @@ def _value(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+FILES = {
+    "study.json": "study",
+    "environment.json": "environment",
+    "environments/*.json": "environment",
+    "results.csv": "results",
+    "results.parquet": "parquet",
+    "epochs.csv": "epochs",
+    "probes.csv": "probe_table",
+    "events/*.jsonl": "events",
+    "logs/*.log": "logs",
+    "trials/*/trial.json": "trial",
+    "trials/*/curve.jsonl": "curve",
+    "trials/*/watched.json": "watched",
+    "trials/*/output.txt": "output",
+    "trials/*/work": "work",
+    "trials/*/network.json": "network",
+    "trials/*/confusion.json": "confusion",
+    "trials/*/probes.jsonl": "probes",
+    "trials/*/probes.json": "probe_proof",
+    "trials/*/cost.json": "cost",
+    "trials/*/operators.json": "operators",
+    "trials/*/layers.json": "layers",
+    "trials/*/memory.json": "memory",
+    "trials/*/limits.json": "limits",
+    "trials/*/probe_price.json": "probe_price",
+    "trials/*/trace.json.gz": "trace",
+    "trials/*/tensorboard": "tensorboard",
+    "trials/*/checkpoint": "checkpoint",
+    "trials/*/attempts": "attempts",
+}
+"""Files of a run, and the keys of the words for what they hold; a report lists those that exist."""
+
+
 def repeat_section(data: RunData, words: Words) -> Section:
     """The command as given, the study as a file, and the versions."""
     record, study = data.evidence.record, data.evidence.study
@@ -158,3 +194,16 @@ def typed_command(command: str) -> str:
     program, space, rest = command.partition(" ")
     is_ours = PurePath(program).name in ("trainlab", "__main__.py")
     return f"trainlab{space}{rest}" if is_ours else command
+
+
+def files_section(data: RunData, words: Words) -> Section:
+    """Where the raw figures are."""
+    existing = data.evidence.folder.file_names()
+    files = [f for f in FILES if f.removeprefix("trials/*/").partition("/")[0] in existing]
+    fields = [
+        tables.name(words("file"), str),
+        tables.name(words("holds"), lambda file: words(f"file_{FILES[file]}")),
+    ]
+    table = replace(table_of(words("files_table"), fields, files), is_code=True)
+    blocks = (Paragraph(words("files_intro")), table)
+    return Section("files", words("files"), blocks, is_folded=True)

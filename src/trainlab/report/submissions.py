@@ -2,10 +2,13 @@
 
 import math
 import os
+import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path, PurePath
@@ -35,10 +38,16 @@ from trainlab.spec.base import plain
 from trainlab.stats.means import Mean, mean_of
 from trainlab.words import Words
 from trainlab.words.error_lines import error_line
+from trainlab.words.numbers import figure, metric_value
 
 MOST_BYTES = 100_000_000
 """Of a file that is read."""
+FEWEST_RUNS, FAR = 5, 5.2
+"""From so many runs on an outlier is told: more than FAR times the median absolute deviation away from the
+median, a modified z-score of 3.5 (3.5 / 0.6745)."""
 LONGEST, MOST_CHANGES = 90, 8
+WORD = re.compile(r"[\u4e00-\u9fff]|(?:[^\W\u4e00-\u9fff]+[.,'-]?)+")
+"""A Chinese character counts as a word, as it does in word processors."""
 
 CHANGED = ("changed", "damaged", "other_records")
 STATES = (
@@ -65,6 +74,8 @@ class Submission:
     teacher: str = ""
     partner: str = ""
     date: str = ""
+    own: tuple[str, ...] = ()
+    """What its author wrote, line by line."""
     own_numbers: tuple[str, ...] = ()
     changes: tuple[Edit, ...] = ()
     is_only_text: bool = False
@@ -81,12 +92,51 @@ class Submission:
     timed: str = ""
     """The first setting that was timed, and its mode: the same in all runs of a study."""
     sample_us: Estimate | None = None
+    hosts: tuple[str, ...] = ()
     machine: str = ""
 
     @property
     def who(self) -> str:
         """Its author, or else its file."""
         return self.author or self.student_id or self.file
+
+    @property
+    def num_own_words(self) -> int:
+        return sum(len(WORD.findall(line)) for line in self.own)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One result of all runs of a study, each once, by the digests of their records."""
+
+    study: str
+    quantity: str
+    """A metric, or the setting that was timed."""
+    is_time: bool
+    values: dict[str, float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values.values())
+
+    @property
+    def deviation(self) -> float:
+        """The median absolute deviation from the median."""
+        return statistics.median(abs(one - self.median) for one in self.values.values())
+
+    @property
+    def outliers(self) -> frozenset[str]:
+        """None where runs are few, or most of them are alike to the last digit."""
+        limit, is_known = FAR * self.deviation, len(self.values) >= FEWEST_RUNS
+        away = {run: abs(one - self.median) for run, one in self.values.items()}
+        return frozenset(run for run, one in away.items() if is_known and one > limit > 0)
+
+    def text(self, one: float) -> str:
+        return figure(one) if self.is_time else metric_value(self.quantity, one)
+
+    def title(self, words: Words) -> str:
+        own = words("class_time_of", setting=self.quantity)
+        return own if self.is_time else words.metric(self.quantity)
 
 
 @dataclass(frozen=True)
@@ -104,6 +154,22 @@ class ClassOverview:
     def of_same_run(self, one: Submission) -> list[Submission]:
         others = (o for o in self.submissions if o is not one and o.records == one.records)
         return [*others] if one.records else []
+
+    def of_same_machine(self, one: Submission) -> list[Submission]:
+        """Of other runs."""
+        hosts = {*one.hosts}
+        return [o for o in self.submissions if hosts & {*o.hosts} and o.records != one.records]
+
+    @cached_property
+    def spreads(self) -> tuple[Spread, ...]:
+        found: dict[tuple[str, str, bool], dict[str, float]] = {}
+        for one in self.submissions:
+            results = (one.metric, False, one.over_seeds), (one.timed, True, one.sample_us)
+            for quantity, is_time, result in results:
+                if result is not None:
+                    of_study = found.setdefault((one.study, quantity, is_time), {})
+                    of_study[one.records] = result.value
+        return tuple(Spread(*key, values) for key, values in found.items())
 
 
 # Reading.
@@ -197,6 +263,7 @@ def _identified(one: Submission, path: Path, reports: Sequence[ReportFile]) -> S
         one,
         state="cut_off" if not first.is_whole else "no_run" if origin else "no_hand_in",
         records=origin.records if origin else own_records,
+        own=tuple(map(plain, first.own_lines)),
         **named,
     )
 
@@ -240,6 +307,7 @@ def results_of(evidence: Evidence) -> dict[str, Any]:
         "over_seeds": mean_of(values, limits_of(metric, values)),
         "timed": "".join(f"{one.trial.cell} ({one.summary.mode})" for one in timed),
         "sample_us": timed[0].summary.sample_us if timed else None,
+        "hosts": tuple(sorted({one.host for one in evidence.environments.values() if one.host})),
         "machine": machine.gpus[0].name if machine.gpus else machine.cpu,
     }
 
@@ -265,20 +333,28 @@ def facts_of(one: Submission, overview: ClassOverview, words: Words) -> dict[str
     def called(other: Submission) -> str:
         return other.file if other.who == one.who else other.who
 
-    same_run = overview.of_same_run(one)
+    groups = {
+        "same_run_as": overview.of_same_run(one),
+        "same_machine_as": overview.of_same_machine(one),
+    }
+    outliers = (spread for spread in overview.spreads if one.records in spread.outliers)
     told = {
         "reason": error_line(one.reason, words.lang),
         "changes": words("list_semicolon").join(change_text(o, words) for o in one.changes),
-        "same_run_as": words.listed(dict.fromkeys(map(called, same_run))),
+        **{key: words.listed(dict.fromkeys(map(called, same))) for key, same in groups.items()},
         "value": learned.value,
         **dict(zip(("value_low", "value_high"), learned.ends, strict=True)),
         "num_seeds": learned.n,
         "sample_us": time.value,
         "sample_us_low": time.low,
         "sample_us_high": time.high,
+        "hosts": words.listed(one.hosts),
+        "outlier_in": words.listed(spread.title(words) for spread in outliers),
+        "own_words": one.num_own_words,
+        "own_first_line": "".join(one.own[:1]),
         "own_numbers": words.listed(one.own_numbers),
     }
-    return {key: v for key, v in vars(one).items() if key != "over_seeds"} | told
+    return {key: v for key, v in vars(one).items() if key not in ("own", "over_seeds")} | told
 
 
 def _named(one: Submission) -> str:
@@ -297,17 +373,20 @@ def csv_of(overview: ClassOverview, lang: str = "en") -> str:
 
 
 def class_document(overview: ClassOverview, lang: str) -> Document:
-    """All hand-ins, then what was changed and runs in common."""
+    """All hand-ins, then what was changed, runs in common, results, and what the authors wrote."""
     words, submissions = Words(lang), overview.submissions
     facts = {one.file: facts_of(one, overview, words) for one in submissions}
 
     def remarks(one: Submission) -> str:
         told = facts[one.file]
-        remarks = [told["reason"]] if told["reason"] else []
-        if same := told["same_run_as"]:
-            remarks.append(words("class_same_run_as", text=shortened(same, LONGEST)))
+        texts = {
+            "class_same_run_as": told["same_run_as"],
+            "class_same_machine_as": told["same_machine_as"],
+            "class_outlier_in": told["outlier_in"],
+        }
+        remarks = [words(k, text=shortened(text, LONGEST)) for k, text in texts.items() if text]
         remarks += [words("check_only_text")] if one.is_only_text else []
-        return words("list_semicolon").join(remarks)
+        return words("list_semicolon").join([*filter(None, [told["reason"]]), *remarks])
 
     def best(one: Submission) -> Entry:
         entry = mean(one.metric, one.over_seeds, "")
@@ -341,6 +420,25 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
         name(file, lambda row: row[0].file),
         name(words("class_change"), lambda row: row[1]),
     ]
+    results: list[Field[Spread]] = [
+        name(words("study"), lambda one: one.study),
+        name(words("class_quantity"), lambda one: one.title(words)),
+        value(words("class_runs"), lambda one: count(len(one.values))),
+        value(words("class_median"), lambda one: Entry(one.text(one.median))),
+        value(words("class_deviation"), lambda one: Entry(one.text(one.deviation))),
+        value(words("class_lowest"), lambda one: Entry(one.text(min(one.values.values())))),
+        value(words("class_highest"), lambda one: Entry(one.text(max(one.values.values())))),
+        name(
+            words("class_outliers"),
+            lambda one: words.listed(_named(o) for o in submissions if o.records in one.outliers),
+        ),
+    ]
+    texts: list[Field[Submission]] = [
+        name(who, lambda one: one.who),
+        value(words("class_own_words"), lambda one: count(one.num_own_words)),
+        name(words("class_first_line"), lambda one: shortened("".join(one.own[:1]), LONGEST)),
+        name(words("class_own_numbers"), lambda one: words.listed(one.own_numbers)),
+    ]
     told = [(states[state], words(f"state_{state}")) for state in STATES if states[state]]
     listed = words("list_semicolon").join(words("class_state", number=n, state=s) for n, s in told)
     counts = Paragraph(words("class_counts", number=len(submissions), states=listed))
@@ -351,6 +449,8 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
     ]
     more = [(o, len(o.changes) - MOST_CHANGES) for o in submissions]
     changes += [(o, words("check_more", number=n)) for o, n in more if n > 0]
+    hers = [one for one in submissions if one.own]
+    far = words("class_outlier_note", limit=FAR, fewest=FEWEST_RUNS)
     parts: dict[str, list[Block]] = {
         "class_table": [
             counts,
@@ -360,8 +460,11 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
             table_of(words("class_changed_of"), edits, changes, words("class_edits"))
         ],
         "class_same": [Paragraph(text) for text in _same_texts(overview, words)],
+        "class_results": [table_of(words("class_results_of"), results, overview.spreads, far)],
+        "class_own": [table_of(words("class_own_of"), texts, hers)],
     }
-    is_empty = {"class_changed": not changes, "class_same": not parts["class_same"]}
+    is_empty = {"class_changed": not changes, "class_results": not overview.spreads}
+    is_empty |= {"class_own": not hers, "class_same": not parts["class_same"]}
     sections = (
         Section(key.replace("_", "-"), words(key), tuple(blocks))
         for key, blocks in parts.items()
@@ -378,7 +481,7 @@ def class_document(overview: ClassOverview, lang: str) -> Document:
 
 
 def _same_texts(overview: ClassOverview, words: Words) -> Iterator[str]:
-    """Runs that were handed in more than once."""
+    """Runs that were handed in more than once, and machines of several runs."""
     for group in grouped(overview.submissions, lambda one: one.records).values():
         if len(group) > 1 and group[0].records:
             several = len({(o.author, o.student_id) for o in group if o.author or o.student_id}) > 1
@@ -386,3 +489,7 @@ def _same_texts(overview: ClassOverview, words: Words) -> Iterator[str]:
                 "class_same_run_names" if several else "class_same_run",
                 who=words.listed(map(_named, group)),
             )
+    for host in sorted({host for one in overview.submissions for host in one.hosts}):
+        here = [one for one in overview.submissions if host in one.hosts]
+        if len({one.records for one in here}) > 1:
+            yield words("class_same_machine", host=host, who=words.listed(map(_named, here)))
