@@ -20,7 +20,7 @@ from trainlab.spec.settings import OF_WORKLOADS
 SOURCE = Path(trainlab.__file__).parent
 Shown = Callable[..., str]
 HAN = re.compile(r"[\u4e00-\u9fff]")
-PAGES = [*(verb for verb in VERBS if verb != "data"), "data list", "data fetch", "data verify"]
+PAGES = [*(verb for verb in VERBS if verb != "data"), "data list", "data fetch"]
 
 
 @pytest.fixture

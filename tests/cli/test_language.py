@@ -59,7 +59,6 @@ PRINTED = {
     "studies": ["内置的研究", "张量运算的开销", "自己的研究："],
     "workloads": ["内置的工作负载", "单隐层", "自己的工作负载："],
     "data list": ["数据集", "尚未下载"],
-    "data verify mnist": ["自带子集：train-images-idx3-ubyte 正确"],
     "env": ["本机", "操作系统"],
     "show r": ["峰值 MiB", "运行文件夹：r"],
     "show r --all": ["各设置的开销"],

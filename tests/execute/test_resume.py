@@ -1,7 +1,6 @@
 """Runs that were cut short: what is left of them, how they go on, what their folder says meanwhile."""
 
 import shutil
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -119,9 +118,9 @@ def test_a_workload_that_was_changed_is_refused_unless_allowed(
 
 
 def test_a_run_that_came_from_elsewhere_is_resumed_only_by_who_trusts_its_code(
-    tiny_file: Path, tmp_path: Path, trainlab: Verb, monkeypatch: pytest.MonkeyPatch
+    tiny_file: Path, tmp_path: Path, trainlab: Verb
 ) -> None:
-    """Off a terminal it is refused, on one asked; whoever has agreed once is not asked again."""
+    """It is refused without --trust; whoever has said so once need not say it again."""
     trainlab("run", "own_work.py:tiny", "--out", "own", "--budget", "0.001s", "--device", "cpu")
     sign = tmp_path / "ran"
     tiny_file.write_text(f"{tiny_file.read_text()}\nopen({str(sign)!r}, 'w')\n")
@@ -133,23 +132,12 @@ def test_a_run_that_came_from_elsewhere_is_resumed_only_by_who_trusts_its_code(
     assert "请先阅读它，再加上 --trust" in error_line(told.removeprefix("trainlab: ").strip(), "zh")
     with pytest.raises(WorkloadError, match="was not started by you from here"):
         lab.resume_run(tmp_path / "theirs", allow_changed=True)
-    monkeypatch.setattr("sys.stdin", OnTerminal("n\n"))
-    assert "Run that? [y/N]" in trainlab(*words, code=2).stderr
     assert not sign.exists()
-    monkeypatch.setattr("sys.stdin", OnTerminal("y\n"))
-    trainlab(*words)
+    trainlab(*words, "--trust")
     assert sign.exists()
-    monkeypatch.setattr("sys.stdin", OnTerminal(""))
-    assert "Run that?" not in trainlab(*words).stderr
+    trainlab(*words)  # once is enough
     trainlab("resume", "own", "--allow-changed", "--quiet")
     lab.resume_run(tmp_path / "others", allow_changed=True, is_trusted=True)
-
-
-class OnTerminal(StringIO):
-    """What somebody types."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_run_of_trainlabs_own_code_needs_no_trust_unless_a_cluster_is_to_run_it(

@@ -48,7 +48,7 @@ GROUPS = {
         "studies": ("look_verbs", "List the built-in studies, or print one to edit."),
         "workloads": ("look_verbs", "List the built-in workloads and their defaults."),
         "probes": ("look_verbs", "List what can be probed in a workload."),
-        "data": ("machine_verbs", "List, fetch and verify data sets."),
+        "data": ("machine_verbs", "List and fetch data sets."),
         "env": ("machine_verbs", "Show what this machine has, as it would be recorded."),
     },
 }

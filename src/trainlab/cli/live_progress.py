@@ -23,6 +23,7 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
 
 from trainlab.cli.output import say
 from trainlab.errors import RecordError
@@ -33,7 +34,6 @@ from trainlab.lab.run_progress import (
     RunningGroup,
     RunProgress,
     end_text,
-    fitted,
     group_label,
     metric_texts,
     repeated,
@@ -59,8 +59,6 @@ POLL_S = 0.2
 """Between two looks at what has happened."""
 WIDE = 100
 """Columns of a terminal from which on the bar is twice as long."""
-BESIDE_LABEL = 22
-"""Columns of the spinner, the longest time left, and the gaps between all."""
 
 
 class ConsoleWatcher(Watcher):
@@ -205,15 +203,19 @@ class StudyProgress:
         self._label, self._metrics = words("starting"), list[str]()
         self._silence = Silence()
         bar_width = 16 if console.width >= WIDE else 8
-        self._room = console.width - BESIDE_LABEL - bar_width
-        """Columns for what runs and its metrics."""
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
+            # What runs has the room that is left: no number is cut.
+            TextColumn(
+                "{task.description}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
             BarColumn(bar_width=bar_width),
             TextColumn("{task.fields[metrics]}", markup=False),
             TextColumn("{task.fields[left]}", markup=False, style="cyan"),
             console=console,
+            expand=True,
             transient=True,
             # Only twice: drawing takes time from what is being measured.
             refresh_per_second=2,
@@ -241,9 +243,11 @@ class StudyProgress:
         if progress.running or progress.num_starting:
             self._label, self._metrics = self._what_runs()
             self._bar.start()
-        label, metrics = fitted(self._label, self._metrics, self._room, words)
+        metrics = words.listed(self._metrics)
         share, left = progress.share_done(), time_left_text(progress.left_s(), words)
-        self._bar.update(self._task, completed=share, description=label, metrics=metrics, left=left)
+        self._bar.update(
+            self._task, completed=share, description=self._label, metrics=metrics, left=left
+        )
         if not self._console.is_terminal and self._silence.is_too_long():
             self._print(f"{self._label} … {words.listed([*self._metrics, left])}")
 
@@ -256,7 +260,7 @@ class StudyProgress:
         if len(groups) > 1:
             count = self._count(self._progress.num_begun)
             names = words.listed(self._name(group.trials) for group in groups)
-            if cell_len(count + names) > self._room:
+            if cell_len(count + names) > self._console.width // 2:
                 names = words("side_by_side", number=len(groups))
             return count + names, []
         label, last = self._numbered(groups[0]), groups[0].last

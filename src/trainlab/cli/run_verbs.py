@@ -30,7 +30,7 @@ from trainlab.cli.parsing import Asked, question_of, spaces_of
 from trainlab.errors import SpecError
 from trainlab.execute.jobs import EXECUTORS, jobs_of, passes_output_on
 from trainlab.execute.lease import ask_to_stop, holder_of, leased
-from trainlab.execute.planned_run import code_of, has_trust, mark_interrupted, unfinished_groups
+from trainlab.execute.planned_run import mark_interrupted, unfinished_groups
 from trainlab.execute.signals import EndAtOnce, signals_interrupt
 from trainlab.extras import check_extra
 from trainlab.lab import Run, drive, open_run, planned, resume_run
@@ -421,7 +421,7 @@ class ResumeVerb(Reported):
             outcome = resume_run(
                 self.run,
                 allow_changed=self.allow_changed,
-                is_trusted=self.trust or self._agrees(),
+                is_trusted=self.trust,
                 budget_s=self.budget,
                 watcher=self.watcher(),
             )
@@ -430,14 +430,6 @@ class ResumeVerb(Reported):
             return
         is_cut_short = outcome.was_interrupted or not outcome.run.diagnosis.exists()
         self.show_diagnosis(outcome.run, is_cut_short=is_cut_short)
-
-    def _agrees(self) -> bool:
-        """Asks in a terminal, where the run's code may be somebody else's; elsewhere it is refused."""
-        run = open_run(self.run)
-        if has_trust(run) or not sys.stdin.isatty() or not (code := code_of(run)):
-            return False
-        say(Console(stderr=True), self.words("resume_asks", run=run.path, code=code))
-        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 class CancelVerb(Verb):

@@ -1,4 +1,4 @@
-"""Traces for ui.perfetto.dev: the profiled steps of all trials side by side, and curves as counters."""
+"""A trace for ui.perfetto.dev: the profiled steps of all trials side by side."""
 
 import gzip
 import json
@@ -15,7 +15,7 @@ from trainlab.record.run_folder import RunFolder
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec.facts import AS_OBJECT
 
-STEPS, CURVES = "steps.json.gz", "curves.json.gz"
+STEPS = "steps.json.gz"
 FLOW_IDS = 1 << 40
 """Numbers of arrows that each trial has to itself."""
 PROCESSES = 1000
@@ -25,23 +25,16 @@ Event = dict[str, Any]
 
 
 def write_traces(folder: RunFolder, evidence: Evidence, out: Path) -> tuple[Path, ...]:
-    """`steps.json.gz`, each trial a process of its own from time 0; `curves.json.gz`, a counter for each
-    metric over the time of training, where anything was trained. RecordError where a run has no trace."""
-    homes = [(trial, folder.trial(trial.id)) for trial in evidence.trials]
-    traced = [trial for trial, home in homes if home.trace_file.exists()]
-    trained = [trial for trial, home in homes if home.curve_file.exists()]
+    """`steps.json.gz`, each trial a process of its own from time 0; RecordError where there is none."""
+    traced = [one for one in evidence.trials if folder.trial(one.id).trace_file.exists()]
     if not traced:
         workload = str(evidence.record.study.get("workload", ""))
         named = "WORKLOAD" if workload.endswith(AS_OBJECT) else workload
         remedy = f"profile it and export that run: trainlab profile {named}"
         raise RecordError(f"{folder.path}: has no trace of a profiled step; {remedy}")
     make_folder(out)
-    paths = []
-    for name, events_of, trials in ((STEPS, _steps, traced), (CURVES, _counters, trained)):
-        if trials:
-            events = (events_of(folder, trial, number) for number, trial in enumerate(trials, 1))
-            paths.append(_write(out / name, chain.from_iterable(events)))
-    return tuple(paths)
+    events = (_steps(folder, trial, number) for number, trial in enumerate(traced, 1))
+    return (_write(out / STEPS, chain.from_iterable(events)),)
 
 
 def _steps(folder: RunFolder, trial: TrialRecord, number: int) -> Iterator[Event]:
@@ -61,17 +54,6 @@ def _steps(folder: RunFolder, trial: TrialRecord, number: int) -> Iterator[Event
             if isinstance(event.get("id"), int):  # arrows keep to their trial
                 moved["id"] = number * FLOW_IDS + event["id"]
             yield moved
-
-
-def _counters(folder: RunFolder, trial: TrialRecord, pid: int) -> Iterator[Event]:
-    """The metrics of a learn trial over the seconds of its training."""
-    yield from _named(pid, trial.id)
-    for line in folder.trial(trial.id).curve():
-        within = "step/" if line["kind"] == "step" else ""
-        for name, value in line.items():
-            if "/" in name and value is not None:
-                at = {"pid": pid, "tid": 0, "ts": 1e6 * line["time_s"]}
-                yield {"ph": "C", "name": within + name, **at, "args": {"value": value}}
 
 
 def _named(pid: int, name: str) -> Iterator[Event]:

@@ -1,7 +1,6 @@
 """How far a run is, read from its folder alone: records, events and the lease of its driver."""
 
 import math
-import re
 import statistics
 import threading
 import time
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any, Literal, Self
-
-from rich.cells import cell_len
 
 from trainlab.execute.lease import holder_of
 from trainlab.record.run_folder import RunFolder
@@ -371,19 +368,6 @@ def duration_text(duration_s: float, words: Words) -> str:
     if minutes < 60:
         return words("duration_min", minutes=minutes, seconds=f"{seconds:02}")
     return words("duration_h", hours=minutes // 60, minutes=f"{minutes % 60:02}")
-
-
-def fitted(label: str, metrics: list[str], room: int, words: Words) -> tuple[str, str]:
-    """Label and metrics that fit beside each other: the last metrics are left out first, then the end of
-    the label, so that no number is cut."""
-    for count in range(len(metrics), -1, -1):
-        shown = words.listed(metrics[:count])
-        if cell_len(label) + cell_len(shown) <= room:
-            return label, shown
-    parts = re.findall(r"[^ ,]+[ ,]*", label)
-    while len(parts) > 1 and cell_len("".join(parts).rstrip(" ,")) + 1 > room:
-        parts.pop()
-    return "".join(parts).rstrip(" ,") + "…", ""
 
 
 # An overview of a run in words, a line each, and as JSON for programs.

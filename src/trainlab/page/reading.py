@@ -193,7 +193,7 @@ def look(path: str, run_id: str, lang: str, is_read_only: bool) -> Look:
         may_cancel=progress.is_driven and not is_read_only,
         may_resume=state in ("interrupted", "waiting", "failed") and not is_read_only,
         needs_trust=bool(code_of(run)) and not has_trust(run),
-        command=shlex.join(["trainlab", "resume", path]),
+        command=shlex.join(["trainlab", "resume", path, "--trust"]),
     )
     parts = (Part("status", status), Part("trials", _grid(trials, progress, run_id, words)))
     is_timing = any(group.trials[0].kind == "cost" for group in running)

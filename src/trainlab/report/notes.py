@@ -35,7 +35,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "method": ("seen", "network", "method"),
     "results": (),
     "discussion": (),
-    "appendix": ("repeat", "files"),
+    "appendix": ("repeat",),
 }
 """In the order of a lab report, its conclusion first, with the sections of the run's report that stand in
 each, by their ids; the results have every section that no other part has."""

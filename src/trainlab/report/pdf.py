@@ -17,7 +17,7 @@ from trainlab.words import Words
 
 MONO = "DejaVu Sans Mono"
 """Comes with typst."""
-MANY_COLUMNS, NARROW_COLUMNS = 6, 4
+MANY_COLUMNS = 6
 HALF_WIDTH = 370
 """Pixels of a chart that stands beside another: its letters are still those of a footnote."""
 WRAPPED = 14
@@ -44,7 +44,7 @@ def pdf_of(document: Document) -> bytes:
         "notices": [_block(notice, words, labels) for notice in document.notices],
         "sections": [_section(section, words, labels) for section in body],
         "appendix_title": words("appendix"),
-        "appendix": [[_section(one, words, labels) for one in part] for part in _columns(more)],
+        "appendix": [_section(one, words, labels) for one in more],
     }
     template = (files("trainlab.report") / "report.typ").read_text(encoding="utf-8")
     with temporary_folder() as root:
@@ -93,29 +93,6 @@ def _folded(section: Section, is_in_folded: bool = False) -> Section | None:
     if not (inner or shown):
         return None
     return more if is_whole else replace(more, id=f"{section.id}-more")
-
-
-def _columns(sections: list[Section]) -> tuple[list[Section], list[Section], list[Section]]:
-    """Those that need the whole width of a page, then those of its two columns, about equally long."""
-
-    def is_narrow(block: blocks.Block) -> bool:
-        if isinstance(block, Table):
-            return len(block.columns) < NARROW_COLUMNS
-        return isinstance(block, blocks.Paragraph | blocks.Bullets | blocks.Listing)
-
-    def num_lines(section: Section) -> int:
-        return sum(
-            len(block.rows)
-            if isinstance(block, Table)
-            else len(getattr(block, "text", "").splitlines())
-            for block in section.all_blocks()
-        )
-
-    wide = [one for one in sections if not all(map(is_narrow, one.all_blocks()))]
-    columns: tuple[list[Section], list[Section]] = ([], [])
-    for one in sorted((one for one in sections if one not in wide), key=num_lines, reverse=True):
-        min(columns, key=lambda column: sum(map(num_lines, column))).append(one)
-    return wide, *columns
 
 
 def _section(section: Section, words: Words, labels: pictures.Labels) -> dict[str, Any]:

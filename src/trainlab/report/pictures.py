@@ -3,8 +3,6 @@
 import base64
 import io
 import json
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -99,24 +97,14 @@ def lacks_glyphs(document: Document) -> bool:
 def png_of_picture(picture: Picture, scale: int = 1) -> bytes:
     """The picture pixel by pixel, grey or in colours, each `scale` pixels wide and high."""
     values = np.frombuffer(picture.values, np.uint8)
-    pixels = values.reshape(picture.height, picture.width, picture.channels)
-    rows = pixels.repeat(scale, axis=0).repeat(scale, axis=1).reshape(picture.height * scale, -1)
-    # Each row begins with its filter: none.
-    filtered = np.pad(rows, ((0, 0), (1, 0))).tobytes()
-    size, colour_type = (picture.width * scale, picture.height * scale), picture.channels - 1
-    png = b"\x89PNG\r\n\x1a\n"
-    for kind, content in (
-        (b"IHDR", struct.pack(">IIBBBBB", *size, 8, colour_type, 0, 0, 0)),
-        (b"IDAT", zlib.compress(filtered, 9)),
-        (b"IEND", b""),
-    ):
-        check = struct.pack(">I", zlib.crc32(kind + content))
-        png += struct.pack(">I", len(content)) + kind + content + check
-    return png
+    shape = (picture.height, picture.width, picture.channels)[: 3 if picture.channels > 1 else 2]
+    image = Image.fromarray(values.reshape(shape))
+    size = picture.width * scale, picture.height * scale
+    return compressed(image.resize(size, Image.Resampling.NEAREST), "png")
 
 
 def compressed(image: Image.Image, kind: Literal["png", "jpeg"]) -> bytes:
-    """The file of a picture in somebody's own text."""
+    """The file of a picture."""
     content = io.BytesIO()
     image.save(content, kind, quality=88)
     return content.getvalue()
