@@ -44,7 +44,7 @@ from trainlab.record.script_record import WatchedRecord
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
-from trainlab.watching.screen import between_lines
+from trainlab.watching.script_process import begin_line
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
 
@@ -122,11 +122,11 @@ class ConsoleWatcher(Watcher):
         """Lines that cannot be taken for those of the script."""
         if self._console.quiet:
             return
-        with between_lines():
-            if not lines and self._console.is_terminal:
-                self._console.rule(style="dim")
-            for line in lines:
-                say(self._console, f"trainlab: {line}", "dim")
+        begin_line()
+        if not lines and self._console.is_terminal:
+            self._console.rule(style="dim")
+        for line in lines:
+            say(self._console, f"trainlab: {line}", "dim")
 
 
 class Silence:

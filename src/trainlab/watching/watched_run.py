@@ -23,7 +23,7 @@ from trainlab.measure.energy_meter import EnergyMeter
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.schema import Note, Record, note
+from trainlab.record.schema import Note, note
 from trainlab.record.script_record import (
     LoaderRow,
     OptimizerRow,
@@ -235,8 +235,6 @@ class Told(NamedTuple):
     """The updates made by then."""
     name: str
     value: float
-    has_step: bool
-    """Whether it was given for a step of the script's own."""
 
 
 class ScriptCurve:
@@ -277,12 +275,12 @@ class ScriptCurve:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
         self._add(name if "/" in name else f"test/{name}", value)
 
-    def metric(self, name: str, value: float, step: Any = None) -> None:
+    def metric(self, name: str, value: float) -> None:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
         does not say what it is of is of the test set where the model has run without training since it last
         ran for it."""
         part = "test" if self._tracer.is_testing else "train"
-        self._add(name if "/" in name else f"{part}/{name}", value, step)
+        self._add(name if "/" in name else f"{part}/{name}", value)
 
     def logged(self, values: Mapping[str, float], *, are_means: bool = False) -> None:
         """Metrics that Keras logs, by their names in the curve, or a step's loss. `are_means`: those of
@@ -290,10 +288,10 @@ class ScriptCurve:
         if are_means:
             self._means.update(name for name in values if name.startswith("train/"))
         at = self._tracer.num_steps
-        self._told += [Told(at, name, value, has_step=False) for name, value in values.items()]
+        self._told += [Told(at, name, value) for name, value in values.items()]
         self.last = {**self.last, **values}
 
-    def _add(self, name: str, value: float, step: Any = None) -> None:
+    def _add(self, name: str, value: float) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
         # Known by its first value above 1; as a share it would be read as a hundred times as much.
@@ -307,7 +305,7 @@ class ScriptCurve:
                 if name in values:
                     values[name + PERCENT] = values.pop(name)
         name += PERCENT if name in self._in_percent else ""
-        self._told.append(Told(self._tracer.num_steps, name, value, step is not None))
+        self._told.append(Told(self._tracer.num_steps, name, value))
         self.last = {**self.last, name: value}
 
     def step_ended(self) -> bool:
@@ -409,18 +407,12 @@ class ScriptCurve:
         return {name: _mean(values) for name, values in losses.items()}
 
     def _values_of(self, told: Iterable[Told]) -> dict[str, float]:
-        """Of each metric the last, or the mean of one of training, which each update may tell: of several
-        that were given for steps of the script's with no update between them, of the last."""
-        found: dict[str, dict[tuple[int, int], float]] = {}
-        for place, one in enumerate(told):
-            values = found.setdefault(one.name, {})
-            values[one.at, 0 if one.has_step else 1 + place] = one.value
-        return {
-            name: _mean([*values.values()])
-            if name.startswith("train/") and name not in self._means
-            else [*values.values()][-1]
-            for name, values in found.items()
-        }
+        """Of each metric the last, or the mean of one of training, which each update may tell."""
+        found: dict[str, list[float]] = {}
+        for one in told:
+            found.setdefault(one.name, []).append(one.value)
+        are_means = {n: n.startswith("train/") and n not in self._means for n in found}
+        return {n: _mean(values) if are_means[n] else values[-1] for n, values in found.items()}
 
     def _write(
         self,
@@ -443,11 +435,8 @@ class ScriptCurve:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """As sums of floats are, where they are not finite or too large to be added up."""
-    try:
-        return math.fsum(values) / len(values)
-    except (ValueError, OverflowError):
-        return sum(value / len(values) for value in values)
+    """As sums of floats are, where they are not finite."""
+    return sum(values) / len(values)
 
 
 def watched_record(
@@ -472,8 +461,6 @@ def watched_record(
         framework=log.framework,
         arguments=list(arguments),
         num_steps=tracer.num_steps,
-        num_backward=len(log.losses),
-        num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
         steps=steps,
@@ -483,9 +470,11 @@ def watched_record(
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         checks_anomalies=log.checks_anomalies,
-        loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
+        loaders=[LoaderRow.model_validate(one, from_attributes=True) for one in log.loaders],
         models=log.models,
-        optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
+        optimizers=[
+            OptimizerRow.model_validate(one, from_attributes=True) for one in log.optimizers
+        ],
         memory=memory,
         reads=_read_rows(tracer),
         num_calls=timeline.num_calls,
@@ -506,11 +495,6 @@ def _read_rows(tracer: Tracer) -> list[ReadRow]:
         for (file, line), (times, spent_ns) in reads
     ]
     return sorted(rows, key=lambda row: -row.per_step)[:MOST_READS]
-
-
-def _fields(kind: type[Record], seen: object) -> dict[str, Any]:
-    """What is kept of it."""
-    return {name: getattr(seen, name) for name in kind.model_fields}
 
 
 def overhead_us(*, has_optimizer: bool) -> tuple[float, float]:
