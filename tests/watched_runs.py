@@ -53,7 +53,6 @@ def watched(
     model = {"name": "Net", "num_parameters": 149418, "devices": ["cpu"], "dtypes": ["float32"]}
     overhead = {"num_calls": 400, "call_us": 2.5, "num_marks": 3000, "mark_us": 1.5}
     usual: dict[str, Any] = {
-        "arguments": ["--epochs", "2"],
         "num_steps": number,
         "wall_s": sum(parts.values()),
         "parts_s": parts,

@@ -9,9 +9,9 @@ from trainlab.analysis.answer import answer
 from trainlab.analysis.evidence import Evidence, gather
 from trainlab.analysis.overview import findings
 from trainlab.analysis.scripts import (
-    SoFar,
     _counted,
     growth,
+    lines_so_far,
     seen_texts,
     typical_step_ms,
     whole_parts_s,
@@ -249,31 +249,28 @@ def test_of_several_optimizers_the_answer_has_all_losses_and_of_a_failed_script_
     assert "The script failed: a.py:3: script raised OSError: no" in told
 
 
-def test_what_was_seen_so_far_is_told_in_three_lines_and_again_where_it_has_changed() -> None:
+def test_what_was_seen_so_far_is_told_in_three_lines() -> None:
     slow = {"data": [12.0] * 40, "forward": [3.0] * 40, "backward": [5.0] * 40}
     read = ReadRow(file="/home/ada/train.py", line=21, per_step=1.0, ms=0.5)
-    so_far, run = SoFar(), watched(steps_ms=slow, reads=[read])
+    run = watched(steps_ms=slow, reads=[read])
     lines = [
         "So far, 40 updates: a step takes 20.0 ms, of which data 60.0%, backward 25.0%, forward 15.0%.",
         "Waiting for data takes 60.0% of a step: 12.0 ms.",
         "train.py:21 reads numbers from tensors in each step (as .item() does): 0.500 ms of it. On a GPU "
         "each read waits for all work before it.",
     ]
-    assert so_far.lines(run, EN) == lines
-    assert so_far.lines(run, EN) == []
-    # A step of another length, or other parts of it, are news; a little of either is none.
-    assert so_far.lines(watched(steps_ms=slow | {"data": [12.5] * 40}, reads=[read]), EN) == []
-    faster = so_far.lines(watched(steps_ms=slow | {"data": [2.0] * 40}, reads=[read]), EN)
+    assert lines_so_far(run, EN) == lines
+    faster = lines_so_far(watched(steps_ms=slow | {"data": [2.0] * 40}, reads=[read]), EN)
     assert len(faster) == 2
     assert "a step takes 10.0 ms" in faster[0]
     in_order = watched(steps_ms=slow, reads=[read], loaders=[loader(order="in order")])
-    assert len(SoFar().lines(in_order, ZH)) == 3
+    assert len(lines_so_far(in_order, ZH)) == 3
 
 
 def test_batches_of_very_few_samples_and_memory_that_grows_are_told_so_far() -> None:
     memory = [(step, (300 + 10 * step) << 20) for step in range(1, 41)]
-    _, first, second = SoFar().lines(watched(batch_size=2, memory=memory), EN)
+    _, first, second = lines_so_far(watched(batch_size=2, memory=memory), EN)
     assert first.startswith("The process grew by 10.0 MiB per update")
     assert second.startswith("Batches of 2 are small: ")
     # Of a script whose other processes do the work nothing is known.
-    assert SoFar().lines(watched(others_cpu_s=9.0, num_steps=0), EN) == []
+    assert lines_so_far(watched(others_cpu_s=9.0, num_steps=0), EN) == []

@@ -55,7 +55,7 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
             run_script(ScriptSpec(path=str(script)), ())
     finally:
         tracer.close()
-    record = watched_record(tracer, ()).model_copy(update=search.close())
+    record = watched_record(tracer).model_copy(update=search.close())
     pure = [row.text for row in record.statements if set(row.samples) == {"other"}]
     return pure, [(row.name, row.tensor_bytes) for row in record.growing], record.samples
 

@@ -96,11 +96,11 @@ def test_of_a_script_that_is_interrupted_all_that_was_seen_is_recorded_and_told(
 
 
 @pytest.mark.slow
-def test_all_ranks_of_a_script_that_is_interrupted_have_their_records(tmp_path: Path) -> None:
+def test_a_script_of_several_ranks_that_is_interrupted_has_its_record(tmp_path: Path) -> None:
     ended = interrupted(tmp_path, "SIGINT to all", "--nproc", "2")
     assert ended.returncode == 130, ended.stderr
     folder = RunFolder(tmp_path / "r").trial("learn-seed1")
-    assert [folder.watched_by(rank).read().num_steps >= 150 for rank in (0, 1)] == [True, True]
+    assert folder.watched.read().num_steps >= 150
 
 
 @pytest.mark.slow

@@ -92,9 +92,7 @@ def test_a_script_computes_the_same_watched_or_not_and_what_it_does_is_seen(
     assert record.wall_s < wall_s
     assert record.overhead_s > 0  # its bounds are in benchmarks/watching.py
     if shape == "ddp":
-        other = folder.watched_by(1).read()
-        assert other.rank == 1
-        assert other.losses == losses_in(printed, "loss1") == losses_in(alone.stdout, "loss1")
+        assert losses_in(printed, "loss1") == losses_in(alone.stdout, "loss1")
     elif shape != "compiled":
         check_seen(shape, told, folder)
 

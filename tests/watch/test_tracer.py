@@ -556,7 +556,7 @@ def test_of_a_long_run_evenly_spaced_steps_are_recorded(monkeypatch: pytest.Monk
     for _ in range(35):
         step(model, optimizer, torch.ones(1, 4))
     tracer.close()
-    record = watched_record(tracer, ())
+    record = watched_record(tracer)
     assert record.steps == [1, *range(4, 36, 4)]
     assert {len(ms) for ms in record.steps_ms.values()} == {len(record.steps)}
 

@@ -63,9 +63,7 @@ FEW_SAMPLES = {"cpu": 4, "cuda": 16}
 MOST_SO_FAR = 3
 """Lines of what was seen so far;"""
 MOST_PARTS = 4
-"""parts of a step that are named in it;"""
-CHANGED_SHARE, CHANGED_MS = 0.1, 0.25
-"""and by how much a share, or relatively a step, must have changed to be told again."""
+"""and parts of a step that are named in it."""
 LEAST_OTHER = 0.01
 """Of the run: less counts as training."""
 LEAST_S = 1e-8
@@ -361,37 +359,22 @@ def _of_steps(times: ScriptTimes, shared: dict[str, Any]) -> Iterator[Finding]:
         yield SCRIPT_READS(subject="reads", n=n, file=PurePath(most.file).name, **values, **shared)
 
 
-class SoFar:
-    """What a script that runs alone was seen to do so far, in few lines, whenever that has changed."""
-
-    def __init__(self) -> None:
-        self._subjects: list[tuple[str, str]] = []
-        self._shares: dict[str, float] = {}
-        self._step_ms = 0.0
-
-    def lines(self, watched: WatchedRecord, words: Words) -> list[str]:
-        """Where the time of a step goes, and what looks wrong, the most important first; none where that is
-        as it was told last."""
-        is_on_cpu = all(one.devices == ["cpu"] for one in watched.models)
-        times = ScriptTimes(BASE, (watched,), is_on_cpu, 1, "")
-        parts = times.step_parts_ms
-        if watched.is_of_others or not parts:
-            return []
-        shared = {"cells": (BASE,), "num_cells": 1}
-        found = by_importance([*_of_steps(times, shared), *_orders([times], 1)])
-        told = found[: MOST_SO_FAR - 1]
-        subjects, step_ms = [(one.kind, one.subject) for one in told], sum(parts.values())
-        shares = {part: ms / step_ms for part, ms in parts.items()}
-        moved = [abs(share - self._shares.get(part, 0.0)) for part, share in shares.items()]
-        has_changed = max(moved) > CHANGED_SHARE or subjects != self._subjects
-        if not has_changed and abs(step_ms - self._step_ms) <= CHANGED_MS * self._step_ms:
-            return []
-        self._subjects, self._shares, self._step_ms = subjects, shares, step_ms
-        largest = sorted(shares, key=lambda part: -shares[part])[:MOST_PARTS]
-        named = (f"{words.phase(part)} {percent(shares[part])}" for part in largest)
-        numbers = {"step_ms": step_ms, "num_updates": watched.num_steps}
-        line = words.tidy(words("script_so_far", **numbers, parts=words.listed(named)))
-        return [line, *(one.sentence(words) for one in told)]
+def lines_so_far(watched: WatchedRecord, words: Words) -> list[str]:
+    """What a script that runs alone was seen to do so far, in few lines: where the time of a step goes, and
+    what looks wrong, the most important first."""
+    is_on_cpu = all(one.devices == ["cpu"] for one in watched.models)
+    times = ScriptTimes(BASE, (watched,), is_on_cpu, 1, "")
+    parts = times.step_parts_ms
+    if watched.is_of_others or not parts:
+        return []
+    shared = {"cells": (BASE,), "num_cells": 1}
+    found = by_importance([*_of_steps(times, shared), *_orders([times], 1)])
+    step_ms = sum(parts.values())
+    largest = sorted(parts, key=lambda part: -parts[part])[:MOST_PARTS]
+    named = (f"{words.phase(part)} {percent(parts[part] / step_ms)}" for part in largest)
+    numbers = {"step_ms": step_ms, "num_updates": watched.num_steps}
+    line = words.tidy(words("script_so_far", **numbers, parts=words.listed(named)))
+    return [line, *(one.sentence(words) for one in found[: MOST_SO_FAR - 1])]
 
 
 def _time(times: ScriptTimes) -> dict[str, Any]:

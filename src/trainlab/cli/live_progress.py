@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from os.path import relpath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -48,9 +47,6 @@ from trainlab.watching.script_process import begin_line
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
 
-if TYPE_CHECKING:
-    from trainlab.analysis.scripts import SoFar
-
 SILENCE_S = 3.0
 """After so long without a line one is printed."""
 LONG_RUN_SHARE = 0.01
@@ -71,7 +67,6 @@ class ConsoleWatcher(Watcher):
     def __init__(self, console: Console, words: Words) -> None:
         self._console, self._words = console, words
         self._progress: StudyProgress | None = None
-        self._so_far: SoFar | None = None
 
     def say(self, key: str, **values: object) -> None:
         say(self._console, self._words(key, **values))
@@ -92,10 +87,9 @@ class ConsoleWatcher(Watcher):
             print_plan(self._console, study, self._words)
 
     def seen(self, watched: WatchedRecord) -> None:
-        from trainlab.analysis.scripts import SoFar
+        from trainlab.analysis.scripts import lines_so_far
 
-        self._so_far = self._so_far or SoFar()
-        if lines := self._so_far.lines(watched, self._words):
+        if lines := lines_so_far(watched, self._words):
             self._say_beside(*lines)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:

@@ -84,11 +84,8 @@ class GrowingRow(Record):
 class WatchedRecord(FileRecord):
     """All that was seen, raw but for thinning."""
 
-    rank: NonNegativeInt = 0
-    """Which of the processes that torchrun started."""
     framework: str = ""
     """What trained in place of torch's own optimizers, as `Keras 3.15.1, JAX 0.10.2`."""
-    arguments: list[str]
     num_steps: NonNegativeInt
     wall_s: NonNegativeFloat
     """From the start of the process to the end of the script."""

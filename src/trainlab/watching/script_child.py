@@ -132,37 +132,33 @@ class OutputRecord:
 
 def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
     """The script from its start to its end, with the records of a learn trial."""
-    folder, script = TrialFolder(Path(order.trial_folder)), order.script
+    folder = TrialFolder(Path(order.trial_folder))
     if order.is_shown:
         answers.output = OutputRecord(folder.output_file)
+    if rank():  # the records are those of the first process
+        tracer = Tracer()
+        tracer.is_sampled, tracer.on_step = True, step_limit(order.script)
+        ended = _ended(order)
+        interrupts.ignore()
+        tracer.close()
+        return ended
     training = WatchedTraining(
         order.trial,
         folder,
-        script,
+        order.script,
         lambda step, metrics: answers.send(step=step, metrics=dict(metrics)),
         probes=order.probes,
         tensorboard=order.tensorboard,
         start_ns=_start_ns(),
-        rank=rank(),
         on_seen=lambda seen: answers.send(seen=seen.model_dump()),
     )
-    limit_s = math.inf
-
-    def step_ended(step: int) -> None:
-        nonlocal limit_s
-        if step == FIRST_STEPS and script.max_s:
-            limit_s = time.monotonic() + script.max_s
-        is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
-        if step == script.max_steps or is_late:
-            raise EndOfWatch
-
-    training.on_step, own = step_ended, os.getpid()
+    training.on_step, own = step_limit(order.script), os.getpid()
     ended = _ended(order)
     if os.getpid() != own:
         return ended  # a process that the script forked has come to its end as the script does
     # The script's last word; what follows are our records.
     interrupts.ignore()
-    training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
+    training.close(is_cut=ended["ended"] != "done" or interrupts.have_come)
     came = training.progress
     answers.send(
         **ended,
@@ -175,6 +171,21 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
         missing=[note.model_dump(mode="json") for note in training.missing],
     )
     return ended
+
+
+def step_limit(script: ScriptSpec) -> Callable[[int], None]:
+    """Is told of every update, and ends the script after as many, or as long, as was asked for."""
+    limit_s = math.inf
+
+    def step_ended(step: int) -> None:
+        nonlocal limit_s
+        if step == FIRST_STEPS and script.max_s:
+            limit_s = time.monotonic() + script.max_s
+        is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
+        if step == script.max_steps or is_late:
+            raise EndOfWatch
+
+    return step_ended
 
 
 def _measure(order: Order, answers: Answers) -> dict[str, Any]:
@@ -302,6 +313,8 @@ def run_script(
     what it raises is raised. `code`: in place of what is in the file; `name`: the file as it was typed. To
     the end of this process its main module stays that of the script which ran last: what it has put off
     until then finds its names, and Python closes the files that it left open."""
+    # The script's collections are not to go through our modules; Python does go through its own at the end.
+    gc.freeze()
     path = Path(script.path)
     spec, main = spec_from_file_location(script.module or "__main__", path), ModuleType("__main__")
     assert spec is not None
@@ -319,7 +332,6 @@ def run_script(
         if main.__package__:
             import_module(main.__package__)
     own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    gc.freeze()  # the script's collections are not to go through our modules
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 

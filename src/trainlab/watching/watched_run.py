@@ -75,27 +75,25 @@ class WatchedTraining:
         tensorboard: bool = False,
         model: nn.Module | None = None,
         start_ns: int | None = None,
-        rank: int = 0,
         on_seen: Callable[[WatchedRecord], None] | None = None,
     ) -> None:
         """`on_progress` is told of updates, counted from 1, and of the newest values of the metrics, a few
         times a second; `on_seen` of all that was seen so far, now and then. `model` is the one to look
-        into, by default the first that trains. Of several processes the first, of rank 0, looks into it."""
-        self._folder, self._rank = folder, rank
+        into, by default the first that trains."""
+        self._folder = folder
         self._on_progress, self._told_s = on_progress, -math.inf
         self._on_seen, self._next_seen_s = on_seen, math.inf
         self.on_step: Callable[[int], None] | None = None
         """Is told of every update."""
-        lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
+        lines = LineWriter(folder.curve_file)  # what may fail comes before the hooks
         self.tracer = Tracer(start_ns)
         self._model = FollowedModel(
             self.tracer,
             trial,
             folder,
-            () if rank else probes,
+            probes,
             model=model,
-            tensorboard=tensorboard and not rank,
-            shows_network=not rank,
+            tensorboard=tensorboard,
             before_call=lambda: self._columns.look(),
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
@@ -146,9 +144,9 @@ class WatchedTraining:
         """What the settings were seen to be, and how far the run went."""
         return facts_of(self.tracer) | run_facts(self.tracer)
 
-    def close(self, arguments: Sequence[str] = (), *, is_cut: bool = False) -> None:
-        """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
-        are those of the script; `is_cut`: it did not come to its end."""
+    def close(self, *, is_cut: bool = False) -> None:
+        """The training has ended, however it did: nothing is seen any more, and all is written. `is_cut`:
+        it did not come to its end."""
         self.tracer.close()
         self._energy.mark()
         found: dict[str, Any] = {} if self._search is None else self._search.close()
@@ -159,9 +157,9 @@ class WatchedTraining:
         self._model.close()
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
-        record = watched_record(self.tracer, arguments, self._rank)
+        record = watched_record(self.tracer)
         found["energy"] = self._energy.marks
-        self._folder.watched_by(self._rank).write(record.model_copy(update=found))
+        self._folder.watched.write(record.model_copy(update=found))
 
     def _logged(self, name: str, value: float) -> None:
         """By the script's call of `log`."""
@@ -190,7 +188,7 @@ class WatchedTraining:
             self._began_s, self._next_seen_s = now_s, now_s + FIRST_S
         if now_s >= self._next_seen_s and step >= FIRST_STEPS and self._on_seen is not None:
             self._next_seen_s = now_s + max(AGAIN_S, now_s - self._began_s)
-            self._on_seen(watched_record(self.tracer, (), self._rank, is_so_far=True))
+            self._on_seen(watched_record(self.tracer, is_so_far=True))
         if self._search is not None:
             self._search.step_ended(step)
         if self.on_step is not None:
@@ -439,9 +437,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def watched_record(
-    tracer: Tracer, arguments: Sequence[str], rank: int = 0, *, is_so_far: bool = False
-) -> WatchedRecord:
+def watched_record(tracer: Tracer, *, is_so_far: bool = False) -> WatchedRecord:
     """Of a process that has ended, but for its record; `is_so_far`: of one that goes on, of its latest
     steps, without what would hold it up: its losses, and what watching adds."""
     timeline, log = tracer.timeline, tracer.log
@@ -457,9 +453,7 @@ def watched_record(
         memory, losses = tracer.memory_bytes, log.losses.values()[:MOST_LOSSES]
         call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
-        rank=rank,
         framework=log.framework,
-        arguments=list(arguments),
         num_steps=tracer.num_steps,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
