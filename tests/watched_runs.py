@@ -32,7 +32,7 @@ def own_main() -> Iterator[None]:
 def loader(**own: Any) -> LoaderRow:
     """The loader that is trained on."""
     size = {"batch_size": 64, "num_samples": 1280, "num_batches": 20, "drop_last": False}
-    given = {"num_given": 40, "num_passes": 2, "is_trained_on": True, "order": "shuffled"}
+    given = {"num_passes": 2, "is_trained_on": True, "order": "shuffled"}
     usual: dict[str, Any] = size | given | {"num_workers": 0, "pin_memory": False}
     return LoaderRow(**(usual | own))
 
@@ -53,10 +53,7 @@ def watched(
     model = {"name": "Net", "num_parameters": 149418, "devices": ["cpu"], "dtypes": ["float32"]}
     overhead = {"num_calls": 400, "call_us": 2.5, "num_marks": 3000, "mark_us": 1.5}
     usual: dict[str, Any] = {
-        "arguments": ["--epochs", "2"],
         "num_steps": number,
-        "num_backward": number,
-        "num_evaluation_passes": 2,
         "wall_s": sum(parts.values()),
         "parts_s": parts,
         "steps": list(range(1, number + 1)),

@@ -43,11 +43,11 @@ def bench_of(
     and of each turn, and a machine that drifts from round to round."""
     timed = []
     drift = np.exp(draw.normal(0, 0.1, NUM_ROUNDS))
-    for change, again in [("", False), ("", True), *((one, False) for one in ratios)]:
+    for change in ["", "", *ratios]:
         luck = math.exp(draw.normal(0, process_noise))
         turns = 10 * ratios.get(change, 1.0) * luck * drift * np.exp(draw.normal(0, 0.03, 6))
         cell = cell_of(change) if change else "base"
-        timed.append(Timed(cell, again, cost(list(turns), name)))
+        timed.append(Timed(cell, cost(list(turns), name)))
     return timed
 
 
@@ -132,9 +132,9 @@ def test_rare_long_turns_count_by_the_mean() -> None:
     timed = []
     for number, bench in enumerate("012"):
         tested = [10.0, 10.0, 10.0, 10.0, 10.0, 70.0 + number]
-        timed.append(Timed("base", False, cost(tested, bench)))
-        timed.append(Timed("base", True, cost(tested[::-1], bench)))
-        timed.append(Timed(cell_of("evaluation=1"), False, cost([10.0] * 6, bench)))
+        timed.append(Timed("base", cost(tested, bench)))
+        timed.append(Timed("base", cost(tested[::-1], bench)))
+        timed.append(Timed(cell_of("evaluation=1"), cost([10.0] * 6, bench)))
     usual = rows_of(timed, ["evaluation=1"], "evaluation")["evaluation=1"]
     assert usual.ratio == pytest.approx(1.0)
     found = rows_of(timed, ["evaluation=1"], "evaluation", "evaluation")["evaluation=1"]
@@ -146,10 +146,10 @@ def test_rare_long_turns_count_by_the_mean() -> None:
 def test_times_are_per_sample_where_batches_differ() -> None:
     timed = []
     for bench in "012":
-        for again in (False, True):
-            timed.append(Timed("base", again, cost([10.0] * 6, bench, size=2)))
+        for _ in range(2):
+            timed.append(Timed("base", cost([10.0] * 6, bench, size=2)))
         larger = cost([20.0] * 6, bench, size=16)
-        timed.append(Timed(cell_of("batch_size=16"), False, larger))
+        timed.append(Timed(cell_of("batch_size=16"), larger))
     found = rows_of(timed, ["batch_size=16"], "batch_size")["batch_size=16"]
     assert found.ratio == pytest.approx(0.25)
     assert LARGER_GAINS["batch_size"] > MIN_GAIN
@@ -161,7 +161,7 @@ def test_times_are_per_sample_where_batches_differ() -> None:
 def test_a_container_is_confirmed_where_most_of_the_growth_goes_with_it() -> None:
     def leaking(growth: float, bench: str, cell: str) -> Timed:
         memory = [(step, int(1e8 + growth * step)) for step in range(10, 60, 10)]
-        return Timed(cell, False, cost([10.0] * 5, bench, memory=memory))
+        return Timed(cell, cost([10.0] * 5, bench, memory=memory))
 
     timed = [
         leaking(growth * (1 + 0.01 * number), str(number), cell)

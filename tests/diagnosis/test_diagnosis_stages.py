@@ -43,11 +43,12 @@ def test_what_promises_most_is_tried_first_and_remedies_once_their_limit_is_conf
     assert tries == [
         *["Trying, against the script as it is: same_batch, threads=2"] * 2,
         "Confirmed: waiting for data. With the same batch again in place of the loader's next it is"
-        " 5.00 ± 0.00 times as fast.",
-        "Refuted: threads; it saves too little. With threads set to 2 it is 0.83 ± 0.00 times as fast.",
+        " 5.00 times as fast (95% CI 5.00 to 5.00).",
+        "Refuted: threads; it saves too little. With threads set to 2 it is 0.83 "
+        "times as fast (95% CI 0.83 to 0.83).",
         *["Trying, against the script as it is: workers=2"] * 2,
         "What helps against waiting for data is confirmed, too. With num_workers=2 it is"
-        " 2.00 ± 0.00 times as fast.",
+        " 2.00 times as fast (95% CI 2.00 to 2.00).",
     ]
 
 

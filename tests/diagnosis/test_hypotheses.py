@@ -143,8 +143,8 @@ def test_threads_are_doubted_where_they_do_not_fit_the_cores() -> None:
 def test_memory_that_grows_is_blamed_on_the_container_with_the_largest_tensors() -> None:
     memory = [(step, 10**8 + 10**6 * step) for step in range(1, 100, 5)]
     growing = [
-        GrowingRow(name="losses", entries=1.0, tensor_bytes=4),
-        GrowingRow(name="history", entries=1.0, tensor_bytes=900_000),
+        GrowingRow(name="losses", tensor_bytes=4),
+        GrowingRow(name="history", tensor_bytes=900_000),
     ]
     leak = limits(seen(COMPUTE, memory=memory, growing=growing))["memory"]
     assert (leak.changes, leak.text) == (("drop=history",), "history")

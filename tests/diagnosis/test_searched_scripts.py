@@ -4,7 +4,7 @@ from pathlib import Path
 
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.interventions import Search
-from trainlab.watching.script_child import are_parts_known, run_script
+from trainlab.watching.script_child import run_script
 from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_run import watched_record
 from watched_runs import own_main
@@ -55,7 +55,7 @@ def searched(tmp_path: Path, text: str) -> tuple[list[str], list[tuple[str, int]
             run_script(ScriptSpec(path=str(script)), ())
     finally:
         tracer.close()
-    record = watched_record(tracer, ()).model_copy(update=search.close())
+    record = watched_record(tracer).model_copy(update=search.close())
     pure = [row.text for row in record.statements if set(row.samples) == {"other"}]
     return pure, [(row.name, row.tensor_bytes) for row in record.growing], record.samples
 
@@ -73,14 +73,3 @@ def test_what_is_slept_through_while_writing_is_logging(tmp_path: Path) -> None:
     slow = SCRIPT.replace("        measure()\n", "        print(torch.ones(1), time.sleep(0.02))\n")
     _, _, samples = searched(tmp_path, slow)
     assert samples["logging"] > sum(samples.values()) / 2
-
-
-def test_watching_may_end_once_the_parts_of_an_update_are_known_and_a_pass_was_seen() -> None:
-    """Updates of 100 ms, the first of them slow."""
-    steady = {step: [90_000_000, 10_000_000 + step % 3] for step in range(4, 31)}
-    steady |= {1: [9_000_000_000, 0]}
-    assert are_parts_known(steady, num_left=0, left_s=10)
-    assert not are_parts_known(steady, num_left=98, left_s=10)  # the pass ends in time
-    assert are_parts_known(steady, num_left=150, left_s=10)
-    uneven = steady | {30: [90_000_000, 1_000_000_000]}
-    assert not are_parts_known(uneven, num_left=0, left_s=10)

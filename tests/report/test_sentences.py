@@ -141,7 +141,6 @@ def test_a_script_that_was_cut_short_is_told_to_be_one() -> None:
         "evaluation_share": 0.0632,
         "other_share": 0.0,
     }
-    shares["peak_mib"] = None
     overhead = {"overhead_s": 0.000812, "overhead_share": 0.0000281}
     made = SCRIPT_TIME(**about, **times, **steps, **shares, **overhead)
     for cut, start in {

@@ -1,7 +1,6 @@
 """trainlab.watch: a loop of the user's own, watched from inside it."""
 
 import gc
-import os
 import re
 import sys
 import weakref
@@ -182,38 +181,6 @@ def test_an_interrupt_at_any_moment_of_entering_and_leaving_frees_the_session(
         interrupted(line, lab.__exit__, None, None, None)
         assert state_of_torch() == before
         assert [one.state for one in lab.run.trials()] == ["interrupted"], line
-
-
-def test_a_process_that_a_model_forks_writes_nothing_and_the_parent_goes_on(tmp_path: Path) -> None:
-    """Amid a forward pass, and amid that of the copy that is run for a picture of the network."""
-
-    class Forking(torch.nn.Linear):
-        num_calls = 0
-
-        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-            self.num_calls += 1
-            if self.num_calls in (2, 4):
-                others.append(os.fork())
-            return super().forward(inputs)
-
-    own, others = os.getpid(), list[int]()
-    try:
-        with trainlab.watch(out=tmp_path / "run") as lab:
-            model = Forking(3, 1)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            for _ in range(6):
-                model(torch.ones(2, 3)).square().mean().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-    finally:
-        if os.getpid() != own:
-            os._exit(0)
-    assert len([os.waitpid(one, 0) for one in others]) >= 2
-    steps = [
-        line["step"] for line in lab.run.trial("learn-seed1").curve() if line["kind"] == "step"
-    ]
-    assert steps == [1, 2, 3, 4, 5, 6]
-    assert len(list(lab.run.trial("learn-seed1").tensorboard_folder.iterdir())) == 1
 
 
 def test_a_model_that_is_let_go_of_is_not_held_on_to(tmp_path: Path) -> None:

@@ -68,6 +68,5 @@ def test_texts_yes_and_no_and_nested_values_are_no_metrics(logged: dict[str, Any
         pytest.skip("no library that logs is installed")
     names = {name for kind in ("step", "epoch") for line in logged[kind] for name in line}
     assert not {n for n in names if n.endswith(("text", "yes", "many", "nested", "nested_a"))}
-    assert "train/history" not in names or logged["epoch"][-1]["train/history"] == 2.0
     of_steps = {"train/accelerate", "train/wandb"} & names
     assert all(name in line for name in of_steps for line in logged["step"])

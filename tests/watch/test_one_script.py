@@ -59,6 +59,28 @@ def test_standard_output_is_the_scripts_alone_and_the_verdict_comes_while_it_tra
 
 
 @pytest.mark.slow
+def test_a_terminal_is_the_scripts_with_its_width_its_questions_and_a_record(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os\n"
+        "assert all(os.isatty(one) for one in range(3))\n"
+        "print('\\033[31mred\\033[0m', os.get_terminal_size().columns)\n"
+        "print('hello', input('who? '))\n"
+    )
+    words = ["-m", "trainlab", "watch", "train.py", "--out", "r", "--no-tensorboard"]
+    with closing(Terminal(tmp_path, sys.executable, *words, columns=61)) as terminal:
+        terminal.until("who? ")
+        terminal.type("Ada\r")
+        assert terminal.end() == 0
+    assert "\033[31mred\033[0m 61\r\n" in terminal.shown
+    assert "hello Ada\r\n" in terminal.shown
+    output = (tmp_path / "r" / "trials" / "learn-seed1" / "output.txt").read_text()
+    assert output.startswith("\033[31mred\033[0m 61\n")
+    assert output.endswith("hello Ada\n")
+
+
+@pytest.mark.slow
 def test_ctrl_c_on_the_terminal_is_the_scripts_and_its_run_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINS.format(samples=100_000, code=0))
     words = ["-m", "trainlab", "watch", "train.py", "--out", "r", "--no-tensorboard"]

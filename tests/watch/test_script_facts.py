@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
 
-from trainlab.watching.step_log import digest_of, size_of
+from trainlab.watching.step_log import size_of
 from trainlab.watching.timeline import EVALUATION, INFERENCE, OTHER
 from trainlab.watching.tracer import Tracer
 from trainlab.watching.watched_run import facts_of, run_facts
@@ -109,25 +109,6 @@ def test_a_batch_has_the_samples_that_its_sampler_draws_whatever_its_tensors_are
         assert (tracer.log.batch_size, tracer.log.first_dimension) == (size, dimension), options
         assert list(tracer.log.samples) == samples, options
         assert facts_of(tracer).get("batch_size") == size
-
-
-def test_passes_begin_alike_where_all_that_were_trained_on_do_and_a_look_at_a_batch_is_none() -> (
-    None
-):
-    for new_after, is_alike in ((9, True), (2, False)):
-        weight, draws = torch.ones(1, requires_grad=True), torch.Generator()
-        loader = DataLoader(list(torch.rand(8, 1)), 4, shuffle=True, generator=draws)
-        with traced() as tracer:
-            optimizer = torch.optim.SGD([weight], lr=0.1)
-            for number in range(4):
-                draws.manual_seed(number)
-                next(iter(loader))
-                draws.manual_seed(number // new_after)
-                for batch in loader:
-                    (batch * weight).sum().backward()
-                    optimizer.step()
-        (seen,) = tracer.log.loaders
-        assert (seen.begins_alike, seen.passes, seen.num_passes) == (is_alike, 4, 8)
 
 
 def test_what_runs_in_a_closure_is_no_part_of_the_update() -> None:
@@ -257,7 +238,6 @@ def test_the_first_tensor_of_a_batch_is_its_size_whatever_the_batch_holds() -> N
     ]
     for batch, size in batches:
         assert size_of(batch) == size
-        assert bool(digest_of(batch)) == (size is not None or isinstance(batch, SimpleNamespace))
 
 
 def test_models_trained_one_after_the_other_are_several_trainings() -> None:

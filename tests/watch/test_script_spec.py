@@ -1,6 +1,5 @@
 """A script's arguments in a cell, its seed, its metrics in what it prints, and the folder it runs in."""
 
-import io
 import re
 import shutil
 from pathlib import Path
@@ -76,10 +75,10 @@ def test_what_is_no_script_or_no_pattern_is_refused_in_a_line(tmp_path: Path) ->
 def test_metrics_are_found_in_lines_however_they_are_written() -> None:
     found: list[tuple[str, float]] = []
     patterns = {"accuracy": r"Accuracy: .*\((\d+)%\)", "loss": r"loss ([-\d.e,]+)"}
-    stream = Searched(io.StringIO(), patterns, lambda name, value: found.append((name, value)))
+    output = Searched(patterns, lambda name, value: found.append((name, value)))
     for part in ("Test: Accu", "racy: 91/100 (91%)\nloss 1,234.5\rloss nothing\n", "loss -2e-3"):
-        stream.write(part)
-    stream.search()
+        output.search(part)
+    output.search()
     assert found == [("accuracy", 0.91), ("loss", 1234.5), ("loss", -0.002)]
 
 

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 from trainlab import __version__
 from trainlab.analysis import document
@@ -88,8 +88,6 @@ SURE_GAIN = 0.03
 """The whole interval must lie beyond this."""
 LEAK_SHARE = 0.5
 """A container holds what leaks if without it memory grows by less than this share."""
-EVEN = 0.2
-"""Intervals up to this share of a speed are about as wide on either side of it."""
 NO_TIME, CUT_SHORT = "no_time", "cut_short"
 """The reasons, among the words, of what was to be tried and was not, or was and did not come to its end."""
 MIN_SHARED_ROUNDS = 5
@@ -350,12 +348,10 @@ def _memory(watched: WatchedRecord) -> Iterator[Hypothesis]:
 # What the changes that were tried show.
 
 
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """A cell in one bench: what its process measured."""
 
     cell: str
-    again: bool
     cost: CostRecord
 
 
@@ -413,7 +409,7 @@ def shown_by(run: RunFolder, watched: WatchedRecord, hypotheses: Sequence[Hypoth
     timed, failures = list[Timed](), dict[str, str]()
     for trial in run.trials():
         if trial.watch == "steps" and trial.state == "done":
-            timed.append(Timed(trial.cell, trial.again, run.trial(trial.id).cost.read()))
+            timed.append(Timed(trial.cell, run.trial(trial.id).cost.read()))
         elif trial.watch == "steps" and trial.state == "interrupted":
             failures[trial.cell] = CUT_SHORT
         elif trial.watch == "steps" and trial.error is not None:
@@ -698,9 +694,7 @@ def suspicion_text(tried: Sequence[Hypothesis], words: Words) -> str:
     limit = words(f"limit_name_{first.limit}")
     if first.share and first.potential < MIN_GAIN:
         return words("suspected_nothing", limit=limit, share=first.potential)
-    if not first.share:
-        return words("suspected_setting", limit=limit)
-    named = words("possible_up_to", limit=limit, share=first.potential)
+    named = words("possible_up_to", limit=limit, share=first.potential) if first.share else limit
     return words("suspected", limit=named)
 
 
@@ -711,11 +705,8 @@ def decided_text(limit: LimitName, one: TriedRow, words: Words) -> str:
     told = words(f"decided_{key}", limit=words(f"limit_name_{limit}"))
     if one.ratio is None or one.low is None or one.high is None:
         return words.sentences(told, words("decided_memory", **values))
-    speed, slowest, fastest = 1 / one.ratio, 1 / one.high, 1 / one.low
-    off = (fastest - slowest) / 2
-    how = "decided_time" if off < EVEN * speed else "decided_time_wide"
-    values |= {"speed": speed, "off": off, "slowest": slowest, "fastest": fastest}
-    return words.sentences(told, words(how, **values))
+    values |= {"speed": 1 / one.ratio, "slowest": 1 / one.high, "fastest": 1 / one.low}
+    return words.sentences(told, words("decided_time", **values))
 
 
 def _remedy_text(row: LimitRow, best: TriedRow, words: Words) -> str:

@@ -63,9 +63,7 @@ FEW_SAMPLES = {"cpu": 4, "cuda": 16}
 MOST_SO_FAR = 3
 """Lines of what was seen so far;"""
 MOST_PARTS = 4
-"""parts of a step that are named in it;"""
-CHANGED_SHARE, CHANGED_MS = 0.1, 0.25
-"""and by how much a share, or relatively a step, must have changed to be told again."""
+"""and parts of a step that are named in it."""
 LEAST_OTHER = 0.01
 """Of the run: less counts as training."""
 LEAST_S = 1e-8
@@ -235,10 +233,7 @@ def script_whole(one: Finding, words: Words) -> str:
 def _time_text(one: Finding, words: Words) -> str:
     steps = "" if one.step_ms is None else one.fill(words, "script_steps")
     own = one.fill(words, "script_instruments") if one.instruments_s else ""
-    peak = one.fill(words, "script_peak") if one.peak_mib else ""
-    return words.sentences(
-        script_whole(one, words), steps, peak, one.fill(words, "script_watching"), own
-    )
+    return words.sentences(script_whole(one, words), steps, one.fill(words, "script_watching"), own)
 
 
 def _part_text(one: Finding, words: Words) -> str:
@@ -251,8 +246,7 @@ def _part_text(one: Finding, words: Words) -> str:
 
 
 def _order_text(one: Finding, words: Words) -> str:
-    key = "script_order" if one.num_passes > 1 else "script_order_once"
-    return one.fill(words, "script_order_alike" if one.shuffles else key)
+    return one.fill(words, "script_order" if one.num_passes > 1 else "script_order_once")
 
 
 def _kind(
@@ -265,8 +259,7 @@ def _kind(
 
 
 def _same_text(one: Finding, words: Words) -> str:
-    key = "script_same" if one.is_whole else "script_same_levels"
-    return one.fill(words, key, argument=short_name(one.subject))
+    return one.fill(words, "script_same", argument=short_name(one.subject))
 
 
 def _seeds_text(one: Finding, words: Words) -> str:
@@ -278,8 +271,7 @@ def _memory_text(one: Finding, words: Words) -> str:
 
 
 SCRIPT_SAME = _kind("script_same", 1, _same_text, lambda one: len(one.cells))
-"""Settings that differ in one argument, and were trained alike to the last bit; `is_whole` where all levels
-of the argument gave the same."""
+"""Settings that differ in one argument, and were all trained alike to the last bit."""
 SCRIPT_SEEDS = _kind("script_seeds", 1, _seeds_text)
 """Seeds that the script does not heed: so many runs of each setting are different."""
 SCRIPT_MEMORY = _kind("script_memory", 2, _memory_text, lambda one: one.last_mib - one.first_mib)
@@ -301,8 +293,7 @@ SCRIPT_BATCH = _kind("script_batch", 6)
 SCRIPT_READS = _kind("script_reads", 7, None, lambda one: float(one.share))
 """A line that reads a number from a tensor in each step: on a GPU that waits for all work before it."""
 SCRIPT_ORDER = _kind("script_order", 5, _order_text)
-"""Training data that come in the same order in every pass; `shuffles` where a loader shuffles, and begins
-every pass alike all the same."""
+"""Training data that no loader shuffles."""
 
 
 def script_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -368,37 +359,22 @@ def _of_steps(times: ScriptTimes, shared: dict[str, Any]) -> Iterator[Finding]:
         yield SCRIPT_READS(subject="reads", n=n, file=PurePath(most.file).name, **values, **shared)
 
 
-class SoFar:
-    """What a script that runs alone was seen to do so far, in few lines, whenever that has changed."""
-
-    def __init__(self) -> None:
-        self._subjects: list[tuple[str, str]] = []
-        self._shares: dict[str, float] = {}
-        self._step_ms = 0.0
-
-    def lines(self, watched: WatchedRecord, words: Words) -> list[str]:
-        """Where the time of a step goes, and what looks wrong, the most important first; none where that is
-        as it was told last."""
-        is_on_cpu = all(one.devices == ["cpu"] for one in watched.models)
-        times = ScriptTimes(BASE, (watched,), is_on_cpu, 1, "")
-        parts = times.step_parts_ms
-        if watched.is_of_others or not parts:
-            return []
-        shared = {"cells": (BASE,), "num_cells": 1}
-        found = by_importance([*_of_steps(times, shared), *_orders([times], 1)])
-        told = found[: MOST_SO_FAR - 1]
-        subjects, step_ms = [(one.kind, one.subject) for one in told], sum(parts.values())
-        shares = {part: ms / step_ms for part, ms in parts.items()}
-        moved = [abs(share - self._shares.get(part, 0.0)) for part, share in shares.items()]
-        has_changed = max(moved) > CHANGED_SHARE or subjects != self._subjects
-        if not has_changed and abs(step_ms - self._step_ms) <= CHANGED_MS * self._step_ms:
-            return []
-        self._subjects, self._shares, self._step_ms = subjects, shares, step_ms
-        largest = sorted(shares, key=lambda part: -shares[part])[:MOST_PARTS]
-        named = (f"{words.phase(part)} {percent(shares[part])}" for part in largest)
-        numbers = {"step_ms": step_ms, "num_updates": watched.num_steps}
-        line = words.tidy(words("script_so_far", **numbers, parts=words.listed(named)))
-        return [line, *(one.sentence(words) for one in told)]
+def lines_so_far(watched: WatchedRecord, words: Words) -> list[str]:
+    """What a script that runs alone was seen to do so far, in few lines: where the time of a step goes, and
+    what looks wrong, the most important first."""
+    is_on_cpu = all(one.devices == ["cpu"] for one in watched.models)
+    times = ScriptTimes(BASE, (watched,), is_on_cpu, 1, "")
+    parts = times.step_parts_ms
+    if watched.is_of_others or not parts:
+        return []
+    shared = {"cells": (BASE,), "num_cells": 1}
+    found = by_importance([*_of_steps(times, shared), *_orders([times], 1)])
+    step_ms = sum(parts.values())
+    largest = sorted(parts, key=lambda part: -parts[part])[:MOST_PARTS]
+    named = (f"{words.phase(part)} {percent(parts[part] / step_ms)}" for part in largest)
+    numbers = {"step_ms": step_ms, "num_updates": watched.num_steps}
+    line = words.tidy(words("script_so_far", **numbers, parts=words.listed(named)))
+    return [line, *(one.sentence(words) for one in found[: MOST_SO_FAR - 1])]
 
 
 def _time(times: ScriptTimes) -> dict[str, Any]:
@@ -411,8 +387,6 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
     ]
     first_runs = [run.steps_ms.values() for run in times.runs if run.steps[:1] == [1]]
     firsts = [sum(ms[0] for ms in parts) for parts in first_runs]
-
-    peaks = [max(held for _, held in run.memory) for run in times.runs if run.memory]
 
     def share(read: Callable[[WatchedRecord], float]) -> float:
         return statistics.median(read(run) / (run.wall_s or 1.0) for run in times.runs)
@@ -431,7 +405,6 @@ def _time(times: ScriptTimes) -> dict[str, Any]:
         "overhead_share": share(lambda run: run.overhead_s),
         "instruments_s": statistics.median(run.instruments_s for run in times.runs),
         "num_updates": round(statistics.median(run.num_steps for run in times.runs)),
-        "peak_mib": max(peaks) / MIB if times.is_of_keras and peaks else None,
         "is_of_others": any(run.is_of_others for run in times.runs),
         "cpu_s": statistics.median(run.cpu_s for run in times.runs),
         "others_cpu_s": statistics.median(run.others_cpu_s for run in times.runs),
@@ -449,30 +422,23 @@ def _part(
 
 
 def _orders(all_times: Sequence[ScriptTimes], num_cells: int) -> Iterator[Finding]:
-    """Cells whose loaders have the same order in every pass, as far as was seen, those with as many passes
-    together: a data set may shuffle by itself, and a loader that shuffles may be seeded anew before every
-    pass."""
-    by_passes: dict[tuple[int, bool], list[ScriptTimes]] = {}
+    """Cells whose loaders do not shuffle, those with as many passes together."""
+    by_passes: dict[int, list[ScriptTimes]] = {}
     for times in all_times:
         by_run = [[one for one in run.loaders if one.is_trained_on] for run in times.runs]
         loaders = [one for trained in by_run for one in trained]
-        are_alike = all(
-            one.num_batches != 1  # else there is no order
-            and (one.begins_alike or (one.order == IN_ORDER and one.begins_alike is None))
-            for one in loaders
-        )
-        if all(by_run) and are_alike:
+        if all(by_run) and all(one.order == IN_ORDER and one.num_batches != 1 for one in loaders):
             passes = max(math.ceil(one.passes or one.num_passes) for one in loaders)
-            shuffles = any(one.order != IN_ORDER for one in loaders)
-            by_passes.setdefault((passes, shuffles), []).append(times)
-    for (passes, shuffles), found in by_passes.items():
-        numbers = {"num_cells": num_cells, "num_passes": passes, "shuffles": shuffles}
+            by_passes.setdefault(passes, []).append(times)
+    for passes, found in by_passes.items():
         cells, n = tuple(times.cell for times in found), sum(len(times.runs) for times in found)
-        yield SCRIPT_ORDER(subject="order", cells=cells, n=n, **numbers)
+        yield SCRIPT_ORDER(
+            subject="order", cells=cells, n=n, num_cells=num_cells, num_passes=passes
+        )
 
 
 def _same_losses(evidence: Evidence) -> Iterator[Finding]:
-    """Of each argument that is varied, in the order asked."""
+    """Of each argument that is varied, in the order asked, where all of its levels gave the same."""
     # By cell and seed: the updates, and every loss.
     losses: dict[str, tuple[tuple[int, int, tuple[float | None, ...]], ...]] = {}
     for cell in evidence.cells:
@@ -491,14 +457,12 @@ def _same_losses(evidence: Evidence) -> Iterator[Finding]:
                 rest = repr(sorted(item for item in cell.levels.items() if item[0] != factor))
                 beside.setdefault(rest, []).append(cell.id)
         groups = [group for group in beside.values() if len(group) > 1]
-        by_losses = (cells for one in groups for cells in grouped(one, losses.get).values())
-        alike = [cells for cells in by_losses if len(cells) > 1]
-        if is_whole := bool(groups) and list(map(len, alike)) == list(map(len, groups)):
-            alike = [[cell_id for group in groups for cell_id in group]]
-        for cells in alike:
+        if groups and all(len({losses[cell_id] for cell_id in group}) == 1 for group in groups):
+            cells = [cell_id for group in groups for cell_id in group]
             n = sum(len(losses[cell_id]) for cell_id in cells)
-            numbers = {"num_cells": len(evidence.cells), "is_whole": is_whole}
-            yield SCRIPT_SAME(subject=factor, cells=tuple(cells), n=n, **numbers)
+            yield SCRIPT_SAME(
+                subject=factor, cells=tuple(cells), n=n, num_cells=len(evidence.cells)
+            )
 
 
 def command_text(script: ScriptSpec) -> str:

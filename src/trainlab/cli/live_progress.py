@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from os.path import relpath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -44,12 +43,9 @@ from trainlab.record.script_record import WatchedRecord
 from trainlab.record.study_record import Event
 from trainlab.record.trial_record import TrialRecord
 from trainlab.spec import Study
-from trainlab.watching.screen import between_lines
+from trainlab.watching.script_process import begin_line
 from trainlab.words import Words
 from trainlab.words.numbers import figure, percent
-
-if TYPE_CHECKING:
-    from trainlab.analysis.scripts import SoFar
 
 SILENCE_S = 3.0
 """After so long without a line one is printed."""
@@ -69,7 +65,6 @@ class ConsoleWatcher(Watcher):
     def __init__(self, console: Console, words: Words) -> None:
         self._console, self._words = console, words
         self._progress: StudyProgress | None = None
-        self._so_far: SoFar | None = None
 
     def say(self, key: str, **values: object) -> None:
         say(self._console, self._words(key, **values))
@@ -90,10 +85,9 @@ class ConsoleWatcher(Watcher):
             print_plan(self._console, study, self._words)
 
     def seen(self, watched: WatchedRecord) -> None:
-        from trainlab.analysis.scripts import SoFar
+        from trainlab.analysis.scripts import lines_so_far
 
-        self._so_far = self._so_far or SoFar()
-        if lines := self._so_far.lines(watched, self._words):
+        if lines := lines_so_far(watched, self._words):
             self._say_beside(*lines)
 
     def running(self, run: RunFolder) -> AbstractContextManager[object]:
@@ -120,11 +114,11 @@ class ConsoleWatcher(Watcher):
         """Lines that cannot be taken for those of the script."""
         if self._console.quiet:
             return
-        with between_lines():
-            if not lines and self._console.is_terminal:
-                self._console.rule(style="dim")
-            for line in lines:
-                say(self._console, f"trainlab: {line}", "dim")
+        begin_line()
+        if not lines and self._console.is_terminal:
+            self._console.rule(style="dim")
+        for line in lines:
+            say(self._console, f"trainlab: {line}", "dim")
 
 
 class Silence:

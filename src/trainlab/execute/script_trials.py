@@ -2,13 +2,13 @@
 here."""
 
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from trainlab.errors import Interrupted
@@ -23,15 +23,13 @@ from trainlab.record.cost_record import CostRecord
 from trainlab.record.run_folder import RunFolder
 from trainlab.record.schema import Note, note
 from trainlab.record.script_record import WatchedRecord
-from trainlab.record.study_record import Environment, Event
+from trainlab.record.study_record import Event
 from trainlab.spec import Study
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.script_process import ScriptError, ScriptProcess, source_of
 
 INTERRUPTED = 130
 """The exit code of a program that Ctrl-C has ended."""
-STRAGGLES = 0.05
-"""A process that holds the others up for less than this share of a step is no straggler."""
 
 
 @dataclass
@@ -39,11 +37,10 @@ class ScriptExecutor:
     """This machine, one script after the other or in turns, each in a process that this one starts."""
 
     meanwhile: Callable[[], object]
-    """Done while the first script starts: it then need not be done at its end."""
+    """Done beside the first script: it then need not be done at its end."""
     seen: "Seen | None" = None
     """Is told now and then of a script that runs alone, whose output is then passed on."""
     folder: Path = field(default_factory=Path.cwd)
-    _machine: Environment | None = None
 
     def preflight(self, study: Study, *, each_device: bool) -> tuple[str, ...]:
         assert study.script is not None
@@ -56,11 +53,17 @@ class ScriptExecutor:
         study = run.study().to_study(str(run.study_file))
         script, seen = study.script, self.seen if study.is_one_script else None
         assert script is not None
+        Thread(target=self.meanwhile).start()
+        machine = machine_of(self.folder)
+
+        def recorded(facts: Mapping[str, Any]) -> str:
+            return run.write_environment(with_torch(machine, facts))
+
         with closing(EventWriter(run)) as events:
 
             def run_bench(groups: Sequence[Group], until_s: float) -> None:
                 ids = [one for group in groups for one in group.ids]
-                timer = partial(script_timer, script, begun=partial(self._begun, run))
+                timer = partial(ScriptTimer, script, recorded=recorded)
                 seats = [
                     TimedTrial(Attempt(run.trial(one), None), timer, is_script=True) for one in ids
                 ]
@@ -80,29 +83,19 @@ class ScriptExecutor:
                     events.write(Event(kind="group_begins", trials=group.ids))
                     attempts = [Attempt(run.trial(one), None) for one in group.ids]
                     try:
-                        begun = partial(self._begun, run)
-                        run_scripts(attempts, study, script, events, begun=begun, seen=seen)
+                        run_scripts(attempts, study, script, events, recorded=recorded, seen=seen)
                     except Interrupted:
                         for attempt in attempts:
                             attempt.interrupt()
                         raise
                     events.write(Event(kind="group_ends", trials=group.ids))
 
-    def _begun(self, run: RunFolder) -> "MachineOf":
-        """What is done while a script starts, and what then records the machine of a trial."""
-        if self._machine is None:
-            self._machine = machine_of(self.folder)
-            self.meanwhile()
-        machine = self._machine
-        return lambda facts: run.write_environment(with_torch(machine, facts))
-
     def close(self) -> None:
         pass
 
 
-MachineOf = Callable[[Mapping[str, Any]], str]
-"""Records a machine with what a process has told of its torch; the name that trials refer to it by."""
-Begun = Callable[[], MachineOf]
+Recorded = Callable[[Mapping[str, Any]], str]
+"""Records the machine with what a process has told of its torch; the name that trials refer to it by."""
 Seen = Callable[[WatchedRecord], object]
 
 
@@ -112,21 +105,20 @@ def run_scripts(
     script: ScriptSpec,
     events: EventWriter,
     threads: int | None = None,
-    begun: Begun | None = None,
+    recorded: Recorded | None = None,
     seen: Seen | None = None,
 ) -> None:
     """One after the other; a script that fails is recorded and the others run. `threads`: of torch, None
-    for its choice; `begun`: called once a process was started, where the machine is not known before.
-    `seen`: see `ScriptExecutor`."""
+    for its choice; `recorded`: where the machine is not recorded before. `seen`: see `ScriptExecutor`."""
     for attempt in attempts:
         attempt.begin()
         with attempt:
             if attempt.trial.kind != "cost":
-                _run_learn(attempt, study, script, threads, events, begun, seen)
+                _run_learn(attempt, study, script, threads, events, recorded, seen)
             else:
                 process = ScriptProcess(script, attempt.trial, attempt.folder, "operators")
                 with closing(process):
-                    _tell(attempt, process.answer(), None if begun is None else begun())
+                    _tell(attempt, process.answer(), recorded)
                     process.wait()
                 if not attempt.folder.operators.path.exists():
                     attempt.notes.append(note("script_no_operators"))
@@ -135,11 +127,11 @@ def run_scripts(
         attempt.pass_on_interrupt()
 
 
-def _tell(attempt: Attempt, told: Mapping[str, Any], machine_of: MachineOf | None) -> None:
+def _tell(attempt: Attempt, told: Mapping[str, Any], recorded: Recorded | None) -> None:
     """Of a script's last words, what a trial's record says of its settings and its machine."""
     attempt.engine_facts.update(told.get("facts", {}))
-    if machine_of is not None:
-        attempt.environment = machine_of(told.get("torch", {"packages": {}}))
+    if recorded is not None:
+        attempt.environment = recorded(told.get("torch", {"packages": {}}))
 
 
 def _run_learn(
@@ -148,7 +140,7 @@ def _run_learn(
     script: ScriptSpec,
     threads: int | None,
     events: EventWriter,
-    begun: Begun | None,
+    recorded: Recorded | None,
     seen: Seen | None,
 ) -> None:
     meter, told = LoadMeter(), dict[str, Any]()
@@ -157,7 +149,6 @@ def _run_learn(
         script, attempt.trial, attempt.folder, "learn", threads, study, is_shown=seen is not None
     )
     with closing(process):
-        machine_of = None if begun is None else begun()
         try:
             while "ended" not in (told := process.answer()):
                 if "metrics" in told:
@@ -172,18 +163,16 @@ def _run_learn(
             was_cut = seen is not None and error.failure.exit_code == INTERRUPTED
             told, raised = error.told, Interrupted() if was_cut else error
     attempt.load = meter.read()
-    _tell(attempt, told, machine_of)
+    _tell(attempt, told, recorded)
     if "facts" in told:  # however it ended, this was seen
-        progress, folder = attempt.progress, attempt.folder
-        records = [folder.watched_by(rank) for rank in range(script.processes)]
-        watched = [one.read() for one in records if one.path.exists()]
+        progress, watched = attempt.progress, attempt.folder.watched.read()
         progress.epochs_done, progress.steps_done = told["epochs"], told["steps"]
-        progress.total_s = watched[0].total_s
+        progress.total_s = watched.total_s
         progress.final = {n: math.nan if v is None else v for n, v in told["final"].items()}
         attempt.notes += map(Note.model_validate, told["notes"])
         if raised is None and told["ended"] == "done":  # else more might have been seen
             attempt.notes += map(Note.model_validate, told["missing"])
-            attempt.notes += [*notes_of(watched[0]), *_straggler(watched)]
+            attempt.notes += notes_of(watched)
     if raised is not None:
         raise raised
 
@@ -192,30 +181,6 @@ def progress_event(trial_id: str, metrics: Mapping[str, float | None]) -> Event:
     """The newest values of a trial's metrics."""
     known = {n: v if v is not None and math.isfinite(v) else None for n, v in metrics.items()}
     return Event(kind="progress", trials=(trial_id,), metrics=known)
-
-
-def _straggler(watched: Sequence[WatchedRecord]) -> list[Note]:
-    """The process that others wait for, where one takes longer for its own part of a step. Gradients are
-    exchanged in the backward pass: there the others wait."""
-    own_ms = [
-        {n: statistics.median(ms) for n, ms in one.steps_ms.items() if n != "backward" and ms}
-        for one in watched
-    ]
-    if len(own_ms) < 2 or not all(own_ms):
-        return []
-    sums_ms = [sum(parts.values()) for parts in own_ms]
-    place = sums_ms.index(max(sums_ms))
-    lost_ms = sums_ms.pop(place) - statistics.median(sums_ms)
-    slowest, last = own_ms.pop(place), watched[place]
-    steps_ms = last.steps_ms.values()
-    if lost_ms < STRAGGLES * statistics.median(map(sum, zip(*steps_ms, strict=True))):
-        return []
-    extra_ms = {
-        name: spent - statistics.median(other.get(name, 0.0) for other in own_ms)
-        for name, spent in slowest.items()
-    }
-    part = max(extra_ms, key=lambda name: extra_ms[name])
-    return [note("script_straggler", rank=last.rank, part=part, ms=round(lost_ms, 2))]
 
 
 def notes_of(watched: WatchedRecord) -> list[Note]:
@@ -238,22 +203,20 @@ def notes_of(watched: WatchedRecord) -> list[Note]:
     return found
 
 
-def script_timer(
-    script: ScriptSpec, attempt: Attempt, opened: ExitStack, begun: Begun | None = None
-) -> "ScriptTimer":
-    """Times the steps of the script of a trial, in a process that ends with the stack."""
-    timer = ScriptTimer(attempt, script, begun)
-    opened.callback(timer.close)
-    return timer
-
-
 class ScriptTimer:
-    """The steps of a script, timed in turns that others may come between."""
+    """The steps of the script of a trial, timed in turns that others may come between, in a process that
+    ends with the stack."""
 
-    def __init__(self, attempt: Attempt, script: ScriptSpec, begun: Begun | None) -> None:
-        self._attempt = attempt
+    def __init__(
+        self,
+        script: ScriptSpec,
+        attempt: Attempt,
+        opened: ExitStack,
+        recorded: Recorded | None = None,
+    ) -> None:
+        self._attempt, self._recorded = attempt, recorded
         self._process = ScriptProcess(script, attempt.trial, attempt.folder, "turns")
-        self._machine_of = None if begun is None else begun()
+        opened.callback(self._process.close)
 
     def warm_up(self) -> Footprint:
         return Footprint(**self._process.answer()["footprint"])
@@ -265,8 +228,5 @@ class ScriptTimer:
 
     def finish(self, bench: str) -> CostRecord:
         self._process.tell(f"finish {bench}")
-        _tell(self._attempt, self._process.answer(), self._machine_of)
+        _tell(self._attempt, self._process.answer(), self._recorded)
         return self._attempt.folder.cost.read()
-
-    def close(self) -> None:
-        self._process.close()

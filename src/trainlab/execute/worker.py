@@ -25,7 +25,7 @@ from trainlab.errors import Interrupted
 from trainlab.execute.attempt import Attempt, EventWriter, ending_together
 from trainlab.execute.bench import TimedTrial
 from trainlab.execute.launch import INTERRUPTED, Job
-from trainlab.execute.script_trials import run_scripts, script_timer
+from trainlab.execute.script_trials import ScriptTimer, run_scripts
 from trainlab.execute.signals import ENDING, interrupted_once, signals_held
 from trainlab.instruments.curve_writer import CurveWriter, ProgressEvents
 from trainlab.instruments.model_records import Network, Weights, load_weights, record_confusion
@@ -327,7 +327,7 @@ def timed_trial(
     attempt = Attempt(run.trial(trial_id), environment, token)
     if script is None:
         return TimedTrial(attempt, timer)
-    return TimedTrial(attempt, partial(script_timer, script), is_script=True)
+    return TimedTrial(attempt, partial(ScriptTimer, script), is_script=True)
 
 
 # What a trial trains with, and who watches it.

@@ -181,15 +181,6 @@ class TrialFolder:
         read: dict[Path, Callable[[], object]] = {file.path: file.read for file in files}
         return read | {self.curve_file: self.curve, self.probes_file: self.probe_lines}
 
-    def watched_by(self, rank: int) -> RecordFile[WatchedRecord]:
-        """What one of the processes that torchrun started was seen to do."""
-        name = f"watched-rank{rank}.json" if rank else "watched.json"
-        return RecordFile(self.path / name, WatchedRecord)
-
-    def curve_of(self, rank: int) -> Path:
-        """The curve that this process saw; that of the first is the trial's."""
-        return self.path / f"curve-rank{rank}.jsonl" if rank else self.curve_file
-
     def curve(self) -> list[dict[str, Any]]:
         """The points of the curve so far, oldest first."""
         return [line for line, _ in checked_lines(self.curve_file, learning.CurveLine)]

@@ -19,15 +19,11 @@ class LoaderRow(Record):
     order: str
     """`shuffled`, `in order`, or `own` for a sampler of the script's."""
     drop_last: bool
-    num_given: NonNegativeInt
-    """Batches it gave."""
     num_passes: NonNegativeInt
     """Passes over it that began."""
     passes: NonNegativeFloat | None = None
     """Batches over those of a whole pass; of a loader that was trained on, batches that were."""
     is_trained_on: bool
-    begins_alike: bool | None = None
-    """Whether all passes that were trained on began with the same batch; None where only one was."""
 
 
 class ModelRow(Record):
@@ -81,8 +77,6 @@ class GrowingRow(Record):
 
     name: str
     """As the script calls it: `history` or `self.history`."""
-    entries: NonNegativeFloat
-    """Added per update."""
     tensor_bytes: NonNegativeInt
     """Memory of the tensors that were added per update."""
 
@@ -90,14 +84,9 @@ class GrowingRow(Record):
 class WatchedRecord(FileRecord):
     """All that was seen, raw but for thinning."""
 
-    rank: NonNegativeInt = 0
-    """Which of the processes that torchrun started."""
     framework: str = ""
     """What trained in place of torch's own optimizers, as `Keras 3.15.1, JAX 0.10.2`."""
-    arguments: list[str]
     num_steps: NonNegativeInt
-    num_backward: NonNegativeInt
-    num_evaluation_passes: NonNegativeInt
     wall_s: NonNegativeFloat
     """From the start of the process to the end of the script."""
     parts_s: dict[str, NonNegativeFloat]

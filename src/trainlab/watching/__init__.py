@@ -8,7 +8,6 @@ From the command to the report, in the order in which a reader meets it:
     execute/worker          `run_group` sees that it is a script         in the worker, which trains nothing
     execute/script_trials   waits for the script's own process, and ends the trial
     watching/script_process starts it: a fresh Python in a copy of the folder
-    watching/screen         passes on what it prints, where it runs alone
     watching/script_child   runs the script as Python would run it       in the child, from here on
     watching/watched_run    puts the watching together, writes the curve and at last the record
     watching/hooks          torch's calls, told to the tracer

@@ -123,13 +123,12 @@ class FollowedModel:
         *,
         model: nn.Module | None = None,
         tensorboard: bool = False,
-        shows_network: bool = True,
         before_call: Callable[[], None] = lambda: None,
     ) -> None:
         """`before_call` is called before any model is."""
         self._tracer, self._trial, self._folder, self._specs = tracer, trial, folder, tuple(specs)
         self._model = None if model is None else plain_model(model)
-        self._has_board, self._has_network = tensorboard, shows_network
+        self._has_board = tensorboard
         self._before_call = before_call
         self.notes: list[Note] = []
         self._board: TensorBoard | None = None
@@ -162,7 +161,7 @@ class FollowedModel:
                 # Nothing else tells where a pass over the data ends.
                 self._tell(lambda probes: probes.pass_ends())
             return
-        self._keeps_inputs = self._has_network and self._inputs is None and not self._num_steps
+        self._keeps_inputs = self._inputs is None and not self._num_steps
         if self._specs and self._probes is None:
             self._probes = ScriptProbes(self._specs, [self._probe_logged])
             self._tell(lambda probes: probes.trial_begins(self._view()))
@@ -198,7 +197,7 @@ class FollowedModel:
     def step_ended(self, step: int) -> None:
         """An update has been made."""
         self._num_steps = step
-        if step == 1 and self._model is not None and self._has_network:
+        if step == 1 and self._model is not None:
             self._show_network(self._model)
         if not self._specs:
             self._model = None

@@ -6,7 +6,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial, wraps
 from time import perf_counter_ns
 from typing import Any, ClassVar
@@ -40,14 +39,6 @@ LIGHT, COUNTS, WHOLE = range(3)
 OF_GLOBAL_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
-class EndOfCall(partial[None]):
-    """A module's own hook, which nothing of a copy of the module made meanwhile, or a file with it, needs:
-    there it does nothing."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (nullcontext(), "__exit__")
-
-
 class Hooks:
     """Installed once per process, for the thread that made them; removed on `close`, and in a process that
     is forked meanwhile, whose calls are not the script's."""
@@ -61,8 +52,8 @@ class Hooks:
         self._heard: int | None = self._thread
         """The thread whose calls are told; None while nobody's are."""
         self.level = WHOLE
-        self.updating: list[int] = []
-        """The optimizers whose update is under way, by their identity, the outermost first."""
+        self.num_updating = 0
+        """Updates under way, one within the other."""
         self.is_inside_model = False
         """Whether the outermost module runs, or has raised."""
         self._end_of_call: RemovableHandle | None = None
@@ -197,13 +188,11 @@ class Hooks:
             self.is_inside_model = True
             listener.forward_begins(module, arguments)
             # While it runs only.
-            self._end_of_call = module.register_forward_hook(end, prepend=True, with_kwargs=True)
+            self._end_of_call = module.register_forward_hook(after, prepend=True, with_kwargs=True)
 
         def after(module: nn.Module, arguments: Any, named: Any, output: object) -> None:
             self.model_ends()
             listener.forward_ends(module, (arguments, named), output)
-
-        end = EndOfCall(after)
 
         handle = modules.register_module_forward_pre_hook(before)
         self._removes.append(handle.remove)
@@ -214,16 +203,14 @@ class Hooks:
         self._wrap(nn.Module, "eval", COUNTS, lambda module: listener.test_begins())
 
     def _see_optimizers(self) -> None:
-        listener, updating = self._listener, self.updating
-        get_ident = threading.get_ident
+        listener, get_ident = self._listener, threading.get_ident
 
         def before(optimizer: Optimizer, arguments: Any, options: dict[str, Any]) -> Any:
             if _is_compiling() or get_ident() != self._heard:
                 return None
-            key = id(optimizer)
-            updating.append(key)
+            self.num_updating += 1
             # A class of one's own may call the `step` of torch's, and torch has hooked both.
-            if updating.count(key) > 1:
+            if self.num_updating > 1:
                 return None
             listener.update_begins(optimizer)
             return self._see_closure(*arguments, **options) if self.level == WHOLE else None
@@ -231,10 +218,8 @@ class Hooks:
         def after(optimizer: Optimizer, arguments: object, options: object) -> None:
             if _is_compiling() or get_ident() != self._heard:
                 return
-            key = id(optimizer)
-            while key in updating and updating.pop() != key:
-                pass
-            if key not in updating:
+            self.num_updating -= 1
+            if not self.num_updating:
                 listener.update_ends(optimizer)
 
         made = partial(setattr, listener, "has_optimizer", True)

@@ -76,8 +76,7 @@ class Search:
             grown = len(one) - length
             if key == id(one) and grown >= 0.5 * num_steps:
                 size = _entry_bytes(one) * grown / num_steps
-                entries = grown / num_steps
-                rows.append(GrowingRow(name=name, entries=entries, tensor_bytes=int(size)))
+                rows.append(GrowingRow(name=name, tensor_bytes=int(size)))
         return sorted(rows, key=lambda row: -row.tensor_bytes)
 
     def close(self) -> dict[str, Any]:

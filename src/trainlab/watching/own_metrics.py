@@ -21,23 +21,21 @@ Tell = Callable[[str, float], None]
 listening: list[Tell] = []
 """Who is told every value that the script logs."""
 
-Given = tuple[Mapping[str, Any], Any]
-"""Tags and values, and the step that they were given for, or None."""
+Given = Mapping[str, Any]
+"""Tags and values."""
 
 
-def _many(scalars: Any = None, step: Any = None, *rest: Any, **named: Any) -> Given:
+def _many(scalars: Any = None, *rest: Any, **named: Any) -> Given:
     """All in one argument, which has a name of its own in every library."""
     names = ("metrics_dict", "metrics", "values", "data")
-    found = next((named[name] for name in names if name in named), scalars)
-    return found, named.get("step", step)
+    return next((named[name] for name in names if name in named), scalars)
 
 
 SCALAR: Mapping[str, Callable[..., Given]] = {
-    "add_scalar": lambda tag, scalar_value, *rest, **named: ({tag: scalar_value}, None),
-    "add_scalars": lambda main_tag, tag_scalar_dict, *rest, **named: (
-        {f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()},
-        None,
-    ),
+    "add_scalar": lambda tag, scalar_value, *rest, **named: {tag: scalar_value},
+    "add_scalars": lambda main_tag, tag_scalar_dict, *rest, **named: {
+        f"{main_tag}/{tag}": value for tag, value in tag_scalar_dict.items()
+    },
 }
 LOG: Mapping[str, Callable[..., Given]] = {"log": _many}
 """How each function is given its scalars."""
@@ -50,7 +48,7 @@ WRITERS: Sequence[tuple[str, str, Mapping[str, Callable[..., Given]]]] = (
     ("wandb.sdk.wandb_run", "Run", LOG),
     ("wandb.sdk.lib.noop_run", "NoopRun", LOG),
     ("mlflow", "", {
-        "log_metric": lambda key, value, step=None, **named: ({key: value}, step),
+        "log_metric": lambda key, value, *rest, **named: {key: value},
         "log_metrics": _many,
     }),
     ("trackio", "", LOG),
@@ -112,8 +110,7 @@ class OwnScalars:
     """Hears of every scalar that the script gives to a library that logs, whatever that makes of it; but
     for those in a folder of ours."""
 
-    def __init__(self, tell: Callable[[str, float, Any], None], ours: Path) -> None:
-        """`tell` is given a metric, its value, and the step that the script gave, or None."""
+    def __init__(self, tell: Tell, ours: Path) -> None:
         self._tell, self._ours, self._patches = tell, str(ours), Patches()
         self._ends = [
             on_import(place, partial(self._see, name, functions))
@@ -147,16 +144,15 @@ class OwnScalars:
                 # Afterwards: the library has waited for the device where it had to.
                 if str(getattr(next(iter(arguments), None), "log_dir", "")) != self._ours:
                     with suppress(TypeError, ValueError, AttributeError):
-                        scalars, step = given(*arguments[num_own:], **options)
-                        self._take(scalars, step)
+                        self._take(given(*arguments[num_own:], **options))
 
         self._patches.put(owner, name, heard)
 
-    def _take(self, scalars: Mapping[str, Any], step: Any) -> None:
+    def _take(self, scalars: Given) -> None:
         for tag, value in scalars.items():
             name, number = metric_of(str(tag)), number_of(value)
             if name is not None and number is not None:
-                self._tell(name, number, step)
+                self._tell(name, number)
 
 
 class CsvColumns:
@@ -208,18 +204,12 @@ def _values(path: Path, column: str) -> Iterator[float]:
                 yield float(row.get(column) or "")
 
 
-class Searched(io.TextIOBase):
-    """A stream that passes on what is written, and looks for metrics in every line."""
+class Searched:
+    """What is written to a stream, in every line of which metrics are looked for."""
 
-    def __init__(self, stream: TextIO, patterns: Mapping[str, str], found: Tell) -> None:
-        self._stream = stream
+    def __init__(self, patterns: Mapping[str, str], found: Tell) -> None:
         self._patterns = {name: re.compile(pattern) for name, pattern in patterns.items()}
         self._found, self._line = found, ""
-
-    def write(self, text: str) -> int:
-        self._stream.write(text)
-        self.search(text)
-        return len(text)
 
     def search(self, text: str = "\n") -> None:
         """At the end the last line may have none."""
@@ -236,24 +226,31 @@ class Searched(io.TextIOBase):
                     is_percentage = line[match.end(1) :].lstrip().startswith("%")
                     self._found(name, value / 100 if is_percentage else value)
 
-    def flush(self) -> None:
-        self._stream.flush()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+def hear_stream(stream: TextIO, hear: Callable[[str], object], patches: Patches) -> None:
+    """Tells what is written to a stream, which stays what it is."""
+    write = stream.write
+
+    @wraps(write)
+    def heard(text: str) -> int:
+        number = write(text)
+        hear(text)
+        return number
+
+    patches.put(stream, "write", heard)
 
 
 def search_output(patterns: Mapping[str, str], found: Tell) -> Callable[[], None]:
     """From now on what is printed is searched; gives what ends it."""
     if not patterns:
         return lambda: None
-    streams = sys.stdout, sys.stderr
-    searched = [Searched(stream, patterns, found) for stream in streams]
-    sys.stdout, sys.stderr = searched
+    patches, searched = Patches(), [Searched(patterns, found) for _ in range(2)]
+    for stream, one in zip((sys.stdout, sys.stderr), searched, strict=True):
+        hear_stream(stream, one.search, patches)
 
     def end() -> None:
+        patches.close()
         for one in searched:
             one.search()
-        sys.stdout, sys.stderr = streams
 
     return end

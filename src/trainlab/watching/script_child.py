@@ -14,8 +14,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -26,6 +27,7 @@ import numpy as np
 import torch
 
 from trainlab.errors import TrainlabError
+from trainlab.instruments.calls import Patches
 from trainlab.machine.environment import torch_facts
 from trainlab.machine.process_state import random_layout
 from trainlab.machine.processes import end_with_parent, process_age_s
@@ -34,6 +36,7 @@ from trainlab.record.trial_record import SCRIPT_EXIT, Failure
 from trainlab.spec.script import ScriptSpec
 from trainlab.watching.imports import on_import
 from trainlab.watching.interventions import ChangeError, ScriptChange, apply_change
+from trainlab.watching.own_metrics import hear_stream
 from trainlab.watching.script_cost import MeanTurns, Turns, profiled_window
 from trainlab.watching.script_process import END, HOME, Order, failure_without_error
 from trainlab.watching.tracer import EndOfWatch, Refused, Tracer
@@ -43,23 +46,8 @@ from trainlab.workloads.user_code import FIELD, mistake_in
 Measured = TypeVar("Measured")
 FIRST_STEPS, MIN_STEPS = 3, 10
 """A time limit begins after the first updates, which are slow, and ends no script before so many."""
-LOOK_EVERY, KNOWN_WITHIN, KNOWN_SHARE = 30, 0.02, 0.25
-"""After every so many updates, once this share of the limit is over, it is seen whether all parts of an
-update are known to this share of it."""
 NO_UPDATE = "the script made no update that could be seen; does it train, with these arguments?"
-OURS = ("trainlab.watching.", "trainlab.record.", "trainlab.instruments.")
-"""Modules that see and write while the script runs."""
-WRAPPERS = (
-    *(__name__, "trainlab.watching.hooks"),
-    *("trainlab.watching.interventions", "trainlab.watching.own_metrics"),
-)
-"""Those of them that run the script, or pass calls of it on."""
 IN_A_COPY = "this trial ran in a copy of the folder: if the file is in the folder, add --workdir ."
-LONGEST_TRACE = 20_000
-RECORDED_S = 0.1
-"""Until what was printed last is in its file, where our starter passes it on."""
-DONE_S = 0.02
-"""Until an interrupt that came amid our own work comes again."""
 
 
 def main() -> int:
@@ -106,53 +94,71 @@ class Answers:
         pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
         os.set_blocking(pipe, True)
         self._stream = os.fdopen(pipe, "w", encoding="utf-8")
+        self.output: OutputRecord | None = None
 
     def send(self, **values: Any) -> None:
         """A line of JSON, by the first of several processes."""
+        if self.output is not None:
+            values["is_amid_line"] = self.output.is_amid_line
         if not rank():
             with suppress(OSError):  # the script may have closed all files that it could
                 self._stream.write(json.dumps(values) + "\n")
                 self._stream.flush()
 
 
+class OutputRecord:
+    """Keeps what the script prints to our terminal or pipes, which it has as they are."""
+
+    def __init__(self, path: Path) -> None:
+        self.is_amid_line = False
+        """Whether the last that was printed beside standard error did not end a line."""
+        self._file = path.open("ab", buffering=0)
+        ends_it = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+        if (
+            ends_it
+        ):  # our starter is told, too, that its terminal has gone, and interrupts the script
+            signal.signal(signal.SIGHUP, lambda number, frame: None)
+        is_one, patches = os.path.sameopenfile(1, 2), Patches()
+        for stream in (sys.stdout, sys.stderr):
+            is_beside = is_one or stream is sys.stderr
+            hear_stream(stream, partial(self._printed, is_beside=is_beside), patches)
+
+    def _printed(self, text: str, *, is_beside: bool) -> None:
+        with suppress(OSError):  # the disk is full: no reason to end a training
+            self._file.write(text.encode(errors="replace"))
+        if is_beside and text:
+            self.is_amid_line = not text.endswith("\n")
+
+
 def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
     """The script from its start to its end, with the records of a learn trial."""
-    folder, script = TrialFolder(Path(order.trial_folder)), order.script
+    folder = TrialFolder(Path(order.trial_folder))
+    if order.is_shown:
+        answers.output = OutputRecord(folder.output_file)
+    if rank():  # the records are those of the first process
+        tracer = Tracer()
+        tracer.is_sampled, tracer.on_step = True, step_limit(order.script)
+        ended = _ended(order)
+        interrupts.ignore()
+        tracer.close()
+        return ended
     training = WatchedTraining(
         order.trial,
         folder,
-        script,
+        order.script,
         lambda step, metrics: answers.send(step=step, metrics=dict(metrics)),
         probes=order.probes,
         tensorboard=order.tensorboard,
         start_ns=_start_ns(),
-        rank=rank(),
         on_seen=lambda seen: answers.send(seen=seen.model_dump()),
     )
-    limit_s = math.inf
-
-    def step_ended(step: int) -> None:
-        nonlocal limit_s
-        if step == FIRST_STEPS and script.max_s:
-            limit_s = time.monotonic() + script.max_s
-        left_s = limit_s - time.monotonic()
-        is_late = step >= MIN_STEPS and left_s <= 0
-        if step % LOOK_EVERY == 0 and left_s <= (1 - KNOWN_SHARE) * script.max_s:
-            tracer = training.tracer
-            loader = tracer.log.trained_loader
-            num_batches = 0 if loader is None else loader.num_batches or 0
-            num_left = num_batches + 1 - step if num_batches < script.max_steps else 0
-            is_late |= are_parts_known(tracer.parts_ns, num_left, left_s)
-        if step == script.max_steps or is_late:
-            raise EndOfWatch
-
-    training.on_step, own = step_ended, os.getpid()
+    training.on_step, own = step_limit(order.script), os.getpid()
     ended = _ended(order)
     if os.getpid() != own:
         return ended  # a process that the script forked has come to its end as the script does
     # The script's last word; what follows are our records.
     interrupts.ignore()
-    training.close(order.arguments, is_cut=ended["ended"] != "done" or interrupts.have_come)
+    training.close(is_cut=ended["ended"] != "done" or interrupts.have_come)
     came = training.progress
     answers.send(
         **ended,
@@ -167,15 +173,19 @@ def _run_learn(order: Order, answers: Answers) -> dict[str, Any]:
     return ended
 
 
-def are_parts_known(parts_ns: Mapping[int, Sequence[int]], num_left: int, left_s: float) -> bool:
-    """Whether the parts of an update, by step, are known well, and the first end of a pass over the data,
-    where there may be tests, has come or is too far away: `num_left` updates, in the seconds left."""
-    parts = np.array([ns for step, ns in parts_ns.items() if step > FIRST_STEPS], dtype=float)
-    update_ns = parts.sum(axis=1).mean()
-    if 0 < num_left <= left_s * 1e9 / update_ns:
-        return False
-    half = 2 * parts.std(axis=0, ddof=1) / math.sqrt(len(parts))
-    return bool((half <= KNOWN_WITHIN * update_ns).all())
+def step_limit(script: ScriptSpec) -> Callable[[int], None]:
+    """Is told of every update, and ends the script after as many, or as long, as was asked for."""
+    limit_s = math.inf
+
+    def step_ended(step: int) -> None:
+        nonlocal limit_s
+        if step == FIRST_STEPS and script.max_s:
+            limit_s = time.monotonic() + script.max_s
+        is_late = step >= MIN_STEPS and time.monotonic() >= limit_s
+        if step == script.max_steps or is_late:
+            raise EndOfWatch
+
+    return step_ended
 
 
 def _measure(order: Order, answers: Answers) -> dict[str, Any]:
@@ -303,6 +313,8 @@ def run_script(
     what it raises is raised. `code`: in place of what is in the file; `name`: the file as it was typed. To
     the end of this process its main module stays that of the script which ran last: what it has put off
     until then finds its names, and Python closes the files that it left open."""
+    # The script's collections are not to go through our modules; Python does go through its own at the end.
+    gc.freeze()
     path = Path(script.path)
     spec, main = spec_from_file_location(script.module or "__main__", path), ModuleType("__main__")
     assert spec is not None
@@ -320,7 +332,6 @@ def run_script(
         if main.__package__:
             import_module(main.__package__)
     own = code or compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
-    gc.freeze()  # the script's collections are not to go through our modules
     exec(own, main.__dict__)  # noqa: S102  what was asked for
 
 
@@ -331,8 +342,6 @@ def _left(order: Order, code: object) -> dict[str, Any]:
     number = code if isinstance(code, int) else 1
     told = f"the script ended with exit code {number}"
     output = TrialFolder(Path(order.trial_folder)).output_file
-    if order.is_shown:
-        time.sleep(RECORDED_S)
     return _failed_by(failure_without_error(SCRIPT_EXIT, told, number, output))
 
 
@@ -351,12 +360,11 @@ def raised_by(error: BaseException, field: str, script: Path | None = None) -> F
     setattr(error, FIELD, field)
     mistake = mistake_in(error, "" if script is None else str(script))
     assert mistake is not None
-    return mistake.model_copy(update={"traceback": mistake.traceback[-LONGEST_TRACE:]})
+    return mistake
 
 
 class Interrupts:
-    """Signals of our starter, which only it sends. They come when what we do in between is done, which they
-    would leave half done."""
+    """Signals of our starter, or of its terminal."""
 
     def __init__(self) -> None:
         self.have_come = False
@@ -368,11 +376,7 @@ class Interrupts:
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             self.have_come = True
-            if not _is_ours(frame):
-                raise kinds[number]
-            later = threading.Timer(DONE_S, os.kill, (os.getpid(), number))
-            later.daemon = True
-            later.start()
+            raise kinds[number]
 
         for number in kinds:
             signal.signal(number, interrupt)
@@ -386,18 +390,6 @@ class Interrupts:
 
 interrupts = Interrupts()
 """Of this process."""
-
-
-def _is_ours(frame: FrameType | None) -> bool:
-    """Whether something of ours is under way; a call of torch's that one of our wrappers passes on is the
-    script's."""
-    is_innermost = True
-    while frame is not None:
-        module = str(frame.f_globals.get("__name__"))
-        if module.startswith(OURS) and (is_innermost or module not in WRAPPERS):
-            return True
-        is_innermost, frame = False, frame.f_back
-    return False
 
 
 def seed_all(seed: int) -> None:

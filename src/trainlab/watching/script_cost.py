@@ -50,8 +50,6 @@ MOST_SET_ASIDE = 4
 """Times as many steps as are wanted, at most, are run for them."""
 WINDOW_MS = 250.0
 """Of a turn that counts all that happens in it."""
-NUM_LEADS = 4
-"""With workers, such turns have leads of so many lengths."""
 MOST_RUNS = 50
 """They end after the script has run so many times, however few updates it makes."""
 
@@ -259,9 +257,8 @@ class MeanTurns(Turns):
     def _turn(self, number: int) -> Generator[None, None, tuple[float, dict[str, Any]]]:
         tracer = self._tracer
         tracer.see(LIGHT)
-        # Batches that workers have made ready while the script stood still do not count; leads of several
-        # lengths, else a test after every so many updates might be in all turns or in none.
-        for _ in range(self._num_queued and self._num_queued + number % NUM_LEADS):
+        # Batches that workers have made ready while the script stood still do not count.
+        for _ in range(self._num_queued):
             yield
         self._spent_s, runs_before = 0.0, self._num_runs
         self._go_on()

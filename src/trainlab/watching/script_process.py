@@ -12,11 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -29,7 +29,6 @@ from trainlab.spec import CostSpec, Study
 from trainlab.spec.base import Spec
 from trainlab.spec.probe import ProbeSpec
 from trainlab.spec.script import ScriptSpec
-from trainlab.watching.screen import Screen, own_terminal
 
 Mode = Literal["learn", "turns", "operators"]
 """The script from its start to its end with its curve; steps in turns; or a profiled window of steps."""
@@ -48,7 +47,7 @@ class Order(Spec):
     probes: tuple[ProbeSpec, ...] = ()
     tensorboard: bool = False
     is_shown: bool = False
-    """Whether what it prints is passed on, and recorded on its way."""
+    """Whether it prints where we do, and records itself what it prints."""
     commands: int
     """The pipe that commands come by; -1: none do."""
     answers: str
@@ -90,10 +89,11 @@ HOME = str(Path(__file__).parents[2])
 
 def python(module: str) -> list[str]:
     """A Python that runs the `main` of a module of ours: it finds ours first and nothing in its folder, and
-    neither its flags nor its environment, which the script would pass on, say so."""
+    neither its flags nor its environment, which the script would pass on, say so. SIGINT ends it until
+    the script is there to catch it."""
     found = f"import sys; sys.path[: not sys.flags.safe_path] = [{HOME!r}]"
-    own = f"from {own_terminal.__module__} import own_terminal; own_terminal()"
-    code = f"{found}; {own}; from {module} import main; sys.exit(main())"
+    ended = "from signal import SIG_DFL, SIGINT, signal; signal(SIGINT, SIG_DFL)"
+    code = f"{found}; {ended}; from {module} import main; sys.exit(main())"
     return [sys.executable, "-u", "-c", code]
 
 
@@ -109,6 +109,9 @@ class ScriptError(Exception):
 class ScriptProcess:
     """A fresh Python that runs the script of a trial."""
 
+    is_amid_line: ClassVar[bool] = False
+    """Whether the last that a script printed beside our standard error did not end a line."""
+
     def __init__(
         self,
         script: ScriptSpec,
@@ -120,7 +123,7 @@ class ScriptProcess:
         *,
         is_shown: bool = False,
     ) -> None:
-        """`study`: what else a learn trial is to write; `is_shown`: what it prints is passed on."""
+        """`study`: what else a learn trial is to write; `is_shown`: it prints where we do."""
         self._folder, self._place = folder, folder.work_folder.resolve()
         self._keeps_files = mode == "learn"
         self._is_cut_short = mode != "learn" or bool(script.max_steps or script.max_s)
@@ -151,22 +154,28 @@ class ScriptProcess:
             clear_workplace(attempt.work_folder.resolve())
         own = {n: v for n, v in os.environ.items() if QUIET.get(n) != v}
         self._output = folder.output_file.open("ab")
-        streams = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": subprocess.STDOUT}
-        self._screen = Screen(folder.output_file) if is_shown else None
-        has_terminal = self._screen is not None and self._screen.has_terminal
+        streams: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": self._output,
+            "stderr": subprocess.STDOUT,
+        }
+        if is_shown:
+            streams = {}
+        # On a terminal it is in our group, as all that a shell starts: keys and Ctrl-C are the script's.
+        self._is_on_terminal = is_shown and any(map(os.isatty, range(3)))
         self._process = subprocess.Popen(
             [*torchrun, *python(Order.module), order.model_dump_json()],
-            **(streams if self._screen is None else self._screen.streams),
+            **streams,
             cwd=folder_of(script, study) or make_workplace(self._place, Path(script.folder)),
             env=own | script.environment_for(trial.settings.script),
             pass_fds=(commands_read,),
-            # What a terminal or a scheduler sends to all of ours, we pass on.
-            process_group=None if has_terminal else 0,
-            start_new_session=has_terminal,
+            # What a scheduler sends to all of ours, we pass on.
+            process_group=None if self._is_on_terminal else 0,
         )
         os.close(commands_read)
-        if self._screen is not None:
-            self._screen.begin(self._process)
+        self._former = signal.getsignal(signal.SIGINT)
+        if self._is_on_terminal:
+            _handle_interrupts(lambda number, frame: None)
         self._received = b""
         self._last_words: dict[str, Any] | None = None
 
@@ -181,6 +190,7 @@ class ScriptProcess:
                     return
             line, _, self._received = self._received.partition(b"\n")
             told = json.loads(line)
+            ScriptProcess.is_amid_line = told.pop("is_amid_line", False)
             if "ended" in told:
                 self._last_words = told
             yield told
@@ -197,7 +207,8 @@ class ScriptProcess:
 
     def interrupt(self) -> dict[str, Any] | None:
         """Ctrl-C for the script and all that it has started: its last words; None where it has none."""
-        self._signal(os.killpg, signal.SIGINT, INTERRUPTED_S)
+        send = os.kill if self._is_on_terminal else os.killpg
+        self._signal(send, signal.SIGINT, INTERRUPTED_S)
         # It goes on all the same, or writes its records: then it does not heed this.
         self._signal(os.kill, END if self._is_alone else 0, RECORDED_S)
         if self._last_words is not None:
@@ -226,7 +237,8 @@ class ScriptProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._end_output()
+        if self._is_on_terminal:
+            _handle_interrupts(self._former)
         for descriptor in (self._commands, self._answers):
             os.close(descriptor)
         self._output.close()
@@ -235,11 +247,6 @@ class ScriptProcess:
             clear_workplace(self._place)
         else:
             shutil.rmtree(self._place, ignore_errors=True)
-
-    def _end_output(self) -> None:
-        """All that it has printed is recorded."""
-        if self._screen is not None:
-            self._screen.close()
 
     def wait(self, most_s: float = LAST_S) -> None:
         """Until it has ended by itself: what the script has put off until its end is still to run, and what
@@ -250,7 +257,6 @@ class ScriptProcess:
 
     def _death(self) -> Failure:
         code = self._process.wait()
-        self._end_output()
         told = f"the script's process was ended with code {code}"
         if code < 0:
             told = f"the script's process was ended by {signal_name(-code)}"
@@ -258,6 +264,19 @@ class ScriptProcess:
             told += "; memory may have run out"
         shells = 128 - code if code < 0 else code
         return failure_without_error(DEATH, told, shells, self._folder.output_file)
+
+
+def _handle_interrupts(handler: Any) -> None:
+    """Only the main thread may say what a signal does."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def begin_line() -> None:
+    """What we print to standard error next is on a line of its own, whatever a script has printed."""
+    if ScriptProcess.is_amid_line:
+        os.write(2, b"\n")
+        ScriptProcess.is_amid_line = False
 
 
 def failure_without_error(kind: str, message: str, exit_code: int, output: Path) -> Failure:
@@ -370,19 +389,13 @@ MAIN = "__main__"
 def module_file(name: str, folder: Path) -> tuple[str, Path]:
     """The module that `python -m name` runs in a folder, and its file; nothing is imported. SpecError where
     there is none."""
-    places: Sequence[str] | None = [str(folder), *sys.path]
-    found = None
-    for part in name.split("."):
-        # By its last part alone: the path of a package without a file asks for the one around it.
-        found = PathFinder.find_spec(part, places) if part and places else None
-        places = None if found is None else found.submodule_search_locations
-    if found is not None and places is not None:
-        name = f"{name}.{MAIN}"
-        found = PathFinder.find_spec(MAIN, places)
-    if found is None or found.origin is None or Path(found.origin).suffix != ".py":
-        rule = "no such module here; give it as `python -m` takes it, from the same folder"
-        raise SpecError([f"-m {name}: {rule}"])
-    return name, Path(found.origin)
+    for place in (folder, *map(Path, sys.path)):
+        at = place.joinpath(*name.split("."))
+        for found, path in ((f"{name}.{MAIN}", at / f"{MAIN}.py"), (name, at.with_suffix(".py"))):
+            if name and path.is_file():
+                return found, path
+    rule = "no such module here; give it as `python -m` takes it, from the same folder"
+    raise SpecError([f"-m {name}: {rule}"])
 
 
 def source_of(path: Path) -> str:

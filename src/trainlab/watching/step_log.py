@@ -1,9 +1,7 @@
 """StepLog: what each update of a script was, beside its time: its losses, its samples, its epoch; and the
 loaders, models and optimizers that it was seen to use."""
 
-import hashlib
 import math
-import statistics
 import weakref
 from array import array
 from bisect import bisect_left
@@ -24,8 +22,6 @@ from trainlab.data.nesting import sized, tensors_in
 from trainlab.record.script_record import ModelRow
 
 LOSS_NAME = "train/loss"
-DIGESTED_VALUES = 4096
-"""By so many values of their first batch passes are compared."""
 
 
 @dataclass(eq=False)
@@ -58,11 +54,6 @@ class SeenLoader:
     """Whether the pass has given all of its batches."""
     ahead: deque[int] = field(default_factory=deque)
     """Sizes of batches that the pass gave and that were not trained on yet: libraries read some ahead."""
-    begins_alike: bool | None = None
-    """Whether all passes that were trained on began with the same batch; None where only one was."""
-    _first_batch: str = ""
-    """A digest of that of the pass under way, and in the next of those that were trained on."""
-    _known_batch: str = ""
     data: Callable[[], object] = lambda: None
     """The data set, while it is there."""
 
@@ -123,9 +114,6 @@ class SeenLoader:
         if not self.num_trained:
             goes_on = last is not None and last.has_run_out
             self.epochs_before = epoch if goes_on else epoch - 1
-        known, self._known_batch = self._known_batch, self._first_batch
-        if known and self._first_batch and self.begins_alike is not False:
-            self.begins_alike = known == self._first_batch
         self.trained_pass = self.num_passes
         self.num_trained += 1
         return max(epoch, self.epochs_before + self.num_trained)
@@ -150,8 +138,6 @@ class SeenLoader:
         self.ahead.append(self.size_of(batch))
         self.num_given += 1
         self.num_in_pass += 1
-        if self.num_in_pass == 1 and self.begins_alike is not False:
-            self._first_batch = digest_of(batch)
 
 
 @dataclass(eq=False)
@@ -204,11 +190,8 @@ class Losses:
             self._scaled = scaled, loss
 
     def add(self, roots: object) -> None:
-        """The tensors that a backward pass begins at; several numbers, whose gradients add up, count as
-        their sum."""
-        root = roots
-        if isinstance(roots, list | tuple):
-            root = roots[0] if len(roots) == 1 else _sum(roots)
+        """The tensors that a backward pass begins at: of one number, its value."""
+        root = roots[0] if isinstance(roots, list | tuple) and len(roots) == 1 else roots
         if self._scaled is not None and root is self._scaled[0]:
             root, self._scaled = self._scaled[1], None
         value = math.nan
@@ -395,22 +378,16 @@ class StepLog:
 
     def losses_by_samples(self, first: int, end: int) -> dict[str, list[float]]:
         """Those whose mean is one over samples: each times its samples over those of the mean update; as
-        they are where no loader tells samples. One of fewer or more batches than usual stands for a usual
-        one, unless its loss as it is, divided by their number, lies nearer to the others."""
+        they are where no loader tells samples, or where an update is of several batches, since nobody tells
+        by how many the script divides its loss."""
         found = dict[str, list[float]]()
         for name, losses in self.losses_between(first, end).items():
             values = found[name] = list(losses.values())
             given = [self.samples[at] - (self.samples[at - 1] if at else 0) for at in losses]
-            if self.batch_size is None or not all(given):
+            if self.batch_size is None or not 0 < min(given) <= max(given) <= self.batch_size:
                 continue
-            batches = [math.ceil(number / self.batch_size) for number in given]
-            usual, mean = statistics.mode(batches), sum(given) / len(given)
-            triples = list(zip(values, batches, given, strict=True))
-            typical = statistics.median_low([loss for loss, own, _ in triples if own == usual])
-            found[name] = [
-                min(loss, loss * usual / own, key=lambda one: abs(one - typical)) * (n / mean)
-                for loss, own, n in triples
-            ]
+            mean = sum(given) / len(given)
+            found[name] = [loss * n / mean for loss, n in zip(values, given, strict=True)]
         return found
 
     def lead_by(self, optimizer: Optimizer) -> None:
@@ -546,31 +523,11 @@ def size_of(batch: object) -> int | None:
     return None if tensor is None or not tensor.dim() else tensor.size(0)
 
 
-def digest_of(batch: object) -> str:
-    """Of the values of a batch's first tensor, or a part of them; empty where it has none, where they are
-    not plain, as in a sparse one, or where reading them would hold a device up."""
-    tensor = _first_tensor(batch)
-    if tensor is None or not tensor.is_cpu:
-        return ""
-    try:
-        values = tensor.detach().reshape(-1)[:DIGESTED_VALUES].contiguous()
-        return hashlib.sha256(values.view(torch.uint8).numpy().tobytes()).hexdigest()[:16]
-    except (RuntimeError, TypeError):
-        return ""
-
-
 def _first_tensor(batch: object) -> Tensor | None:
     for tensor in tensors_in(batch):
         return tensor
     # An object of the script's own holds tensors as attributes.
     return next(tensors_in(list(getattr(batch, "__dict__", {}).values())), None)
-
-
-def _sum(numbers: "list[Any] | tuple[Any, ...]") -> Tensor | None:
-    are_numbers = all(isinstance(one, Tensor) and one.numel() == 1 for one in numbers)
-    if not are_numbers or len({one.device for one in numbers}) != 1:
-        return None
-    return torch.stack([one.detach().reshape(()) for one in numbers]).sum()
 
 
 def _value_of(number: Tensor) -> float:

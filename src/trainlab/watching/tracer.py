@@ -11,7 +11,7 @@ import random
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import perf_counter_ns
 from typing import Any
 
@@ -117,13 +117,11 @@ class Tracer:
     @contextmanager
     def unseen(self) -> Iterator[None]:
         """What runs inside is ours: nothing of it is seen."""
-        level, own = self.hooks.level, os.getpid()
+        level = self.hooks.level
         self.hooks.see(LIGHT)
         try:
             yield
         finally:
-            if os.getpid() != own:
-                os._exit(0)  # forked by the copy of a model, whose script knows nothing of it
             self.hooks.see(level)
 
     def lead_by(self, optimizer: Optimizer) -> None:
@@ -198,8 +196,8 @@ class Tracer:
         self.num_fetched += 1
         if self.hooks.level == LIGHT:
             return
-        if self.hooks.updating:  # an update raised
-            self.hooks.updating.clear()
+        if self.hooks.num_updating:  # an update raised
+            self.hooks.num_updating = 0
             if self.hooks.level == WHOLE:
                 self.timeline.end(OTHER)
         if self.hooks.level == COUNTS:
@@ -298,8 +296,7 @@ class Tracer:
         self._follow("update_begins", optimizer)
         if self.hooks.level == WHOLE:
             self.timeline.begin(OPTIMIZER)
-        if len(self.hooks.updating) == 1:
-            self.log.update_begins()
+        self.log.update_begins()
 
     def update_ends(self, optimizer: Optimizer) -> None:
         if self.hooks.level == LIGHT:
@@ -363,8 +360,7 @@ class Tracer:
         self._is_told = False
         if (now_s := time.monotonic()) - self._looked_s > MEMORY_EVERY_S:
             self._looked_s = now_s
-            with suppress(OSError, psutil.Error):  # a script may have no file left to open
-                self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))
+            self.memory_bytes.append((self.num_steps, self._process.memory_info().rss))
         if self.on_step is not None:
             self.timeline.pause()
             try:

@@ -23,7 +23,7 @@ from trainlab.measure.energy_meter import EnergyMeter
 from trainlab.plan import Trial
 from trainlab.record.files import LineWriter
 from trainlab.record.run_folder import TrialFolder
-from trainlab.record.schema import Note, Record, note
+from trainlab.record.schema import Note, note
 from trainlab.record.script_record import (
     LoaderRow,
     OptimizerRow,
@@ -75,27 +75,25 @@ class WatchedTraining:
         tensorboard: bool = False,
         model: nn.Module | None = None,
         start_ns: int | None = None,
-        rank: int = 0,
         on_seen: Callable[[WatchedRecord], None] | None = None,
     ) -> None:
         """`on_progress` is told of updates, counted from 1, and of the newest values of the metrics, a few
         times a second; `on_seen` of all that was seen so far, now and then. `model` is the one to look
-        into, by default the first that trains. Of several processes the first, of rank 0, looks into it."""
-        self._folder, self._rank = folder, rank
+        into, by default the first that trains."""
+        self._folder = folder
         self._on_progress, self._told_s = on_progress, -math.inf
         self._on_seen, self._next_seen_s = on_seen, math.inf
         self.on_step: Callable[[int], None] | None = None
         """Is told of every update."""
-        lines = LineWriter(folder.curve_of(rank))  # what may fail comes before the hooks
+        lines = LineWriter(folder.curve_file)  # what may fail comes before the hooks
         self.tracer = Tracer(start_ns)
         self._model = FollowedModel(
             self.tracer,
             trial,
             folder,
-            () if rank else probes,
+            probes,
             model=model,
-            tensorboard=tensorboard and not rank,
-            shows_network=not rank,
+            tensorboard=tensorboard,
             before_call=lambda: self._columns.look(),
         )
         self._curve = ScriptCurve(self.tracer, lines, self._model.point_written)
@@ -146,9 +144,9 @@ class WatchedTraining:
         """What the settings were seen to be, and how far the run went."""
         return facts_of(self.tracer) | run_facts(self.tracer)
 
-    def close(self, arguments: Sequence[str] = (), *, is_cut: bool = False) -> None:
-        """The training has ended, however it did: nothing is seen any more, and all is written. `arguments`
-        are those of the script; `is_cut`: it did not come to its end."""
+    def close(self, *, is_cut: bool = False) -> None:
+        """The training has ended, however it did: nothing is seen any more, and all is written. `is_cut`:
+        it did not come to its end."""
         self.tracer.close()
         self._energy.mark()
         found: dict[str, Any] = {} if self._search is None else self._search.close()
@@ -159,9 +157,9 @@ class WatchedTraining:
         self._model.close()
         self._curve.finish(is_cut=is_cut)
         self._model.finish(self.progress)
-        record = watched_record(self.tracer, arguments, self._rank)
+        record = watched_record(self.tracer)
         found["energy"] = self._energy.marks
-        self._folder.watched_by(self._rank).write(record.model_copy(update=found))
+        self._folder.watched.write(record.model_copy(update=found))
 
     def _logged(self, name: str, value: float) -> None:
         """By the script's call of `log`."""
@@ -190,7 +188,7 @@ class WatchedTraining:
             self._began_s, self._next_seen_s = now_s, now_s + FIRST_S
         if now_s >= self._next_seen_s and step >= FIRST_STEPS and self._on_seen is not None:
             self._next_seen_s = now_s + max(AGAIN_S, now_s - self._began_s)
-            self._on_seen(watched_record(self.tracer, (), self._rank, is_so_far=True))
+            self._on_seen(watched_record(self.tracer, is_so_far=True))
         if self._search is not None:
             self._search.step_ended(step)
         if self.on_step is not None:
@@ -235,8 +233,6 @@ class Told(NamedTuple):
     """The updates made by then."""
     name: str
     value: float
-    has_step: bool
-    """Whether it was given for a step of the script's own."""
 
 
 class ScriptCurve:
@@ -277,12 +273,12 @@ class ScriptCurve:
         """A metric in what the script printed: of the test set, unless its name says otherwise."""
         self._add(name if "/" in name else f"test/{name}", value)
 
-    def metric(self, name: str, value: float, step: Any = None) -> None:
+    def metric(self, name: str, value: float) -> None:
         """A metric that the script told: of the pass that is under way or has just ended. One whose name
         does not say what it is of is of the test set where the model has run without training since it last
         ran for it."""
         part = "test" if self._tracer.is_testing else "train"
-        self._add(name if "/" in name else f"{part}/{name}", value, step)
+        self._add(name if "/" in name else f"{part}/{name}", value)
 
     def logged(self, values: Mapping[str, float], *, are_means: bool = False) -> None:
         """Metrics that Keras logs, by their names in the curve, or a step's loss. `are_means`: those of
@@ -290,10 +286,10 @@ class ScriptCurve:
         if are_means:
             self._means.update(name for name in values if name.startswith("train/"))
         at = self._tracer.num_steps
-        self._told += [Told(at, name, value, has_step=False) for name, value in values.items()]
+        self._told += [Told(at, name, value) for name, value in values.items()]
         self.last = {**self.last, **values}
 
-    def _add(self, name: str, value: float, step: Any = None) -> None:
+    def _add(self, name: str, value: float) -> None:
         if name.rstrip("0123456789").rstrip("_") == LOSS_NAME:
             name += LOGGED
         # Known by its first value above 1; as a share it would be read as a hundred times as much.
@@ -307,7 +303,7 @@ class ScriptCurve:
                 if name in values:
                     values[name + PERCENT] = values.pop(name)
         name += PERCENT if name in self._in_percent else ""
-        self._told.append(Told(self._tracer.num_steps, name, value, step is not None))
+        self._told.append(Told(self._tracer.num_steps, name, value))
         self.last = {**self.last, name: value}
 
     def step_ended(self) -> bool:
@@ -409,18 +405,12 @@ class ScriptCurve:
         return {name: _mean(values) for name, values in losses.items()}
 
     def _values_of(self, told: Iterable[Told]) -> dict[str, float]:
-        """Of each metric the last, or the mean of one of training, which each update may tell: of several
-        that were given for steps of the script's with no update between them, of the last."""
-        found: dict[str, dict[tuple[int, int], float]] = {}
-        for place, one in enumerate(told):
-            values = found.setdefault(one.name, {})
-            values[one.at, 0 if one.has_step else 1 + place] = one.value
-        return {
-            name: _mean([*values.values()])
-            if name.startswith("train/") and name not in self._means
-            else [*values.values()][-1]
-            for name, values in found.items()
-        }
+        """Of each metric the last, or the mean of one of training, which each update may tell."""
+        found: dict[str, list[float]] = {}
+        for one in told:
+            found.setdefault(one.name, []).append(one.value)
+        are_means = {n: n.startswith("train/") and n not in self._means for n in found}
+        return {n: _mean(values) if are_means[n] else values[-1] for n, values in found.items()}
 
     def _write(
         self,
@@ -443,16 +433,11 @@ class ScriptCurve:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """As sums of floats are, where they are not finite or too large to be added up."""
-    try:
-        return math.fsum(values) / len(values)
-    except (ValueError, OverflowError):
-        return sum(value / len(values) for value in values)
+    """As sums of floats are, where they are not finite."""
+    return sum(values) / len(values)
 
 
-def watched_record(
-    tracer: Tracer, arguments: Sequence[str], rank: int = 0, *, is_so_far: bool = False
-) -> WatchedRecord:
+def watched_record(tracer: Tracer, *, is_so_far: bool = False) -> WatchedRecord:
     """Of a process that has ended, but for its record; `is_so_far`: of one that goes on, of its latest
     steps, without what would hold it up: its losses, and what watching adds."""
     timeline, log = tracer.timeline, tracer.log
@@ -468,12 +453,8 @@ def watched_record(
         memory, losses = tracer.memory_bytes, log.losses.values()[:MOST_LOSSES]
         call_us, mark_us = overhead_us(has_optimizer=tracer.has_optimizer)
     return WatchedRecord(
-        rank=rank,
         framework=log.framework,
-        arguments=list(arguments),
         num_steps=tracer.num_steps,
-        num_backward=len(log.losses),
-        num_evaluation_passes=timeline.num_evaluation_passes,
         wall_s=sum(total_ns) / 1e9,
         parts_s={name: spent / 1e9 for name, spent in zip(PARTS, total_ns, strict=True) if spent},
         steps=steps,
@@ -483,9 +464,11 @@ def watched_record(
         first_dimension=log.first_dimension,
         threads=torch.get_num_threads(),
         checks_anomalies=log.checks_anomalies,
-        loaders=[LoaderRow(**_fields(LoaderRow, one)) for one in log.loaders],
+        loaders=[LoaderRow.model_validate(one, from_attributes=True) for one in log.loaders],
         models=log.models,
-        optimizers=[OptimizerRow(**_fields(OptimizerRow, one)) for one in log.optimizers],
+        optimizers=[
+            OptimizerRow.model_validate(one, from_attributes=True) for one in log.optimizers
+        ],
         memory=memory,
         reads=_read_rows(tracer),
         num_calls=timeline.num_calls,
@@ -506,11 +489,6 @@ def _read_rows(tracer: Tracer) -> list[ReadRow]:
         for (file, line), (times, spent_ns) in reads
     ]
     return sorted(rows, key=lambda row: -row.per_step)[:MOST_READS]
-
-
-def _fields(kind: type[Record], seen: object) -> dict[str, Any]:
-    """What is kept of it."""
-    return {name: getattr(seen, name) for name in kind.model_fields}
 
 
 def overhead_us(*, has_optimizer: bool) -> tuple[float, float]:

@@ -73,9 +73,6 @@ for epoch in range(2):
     mlflow.log_metrics({"val/mlflow_metrics": 2.5 + epoch}, step=epoch)
     client.log_metric("val/mlflow_metric", 3.5 + epoch, step=epoch)
     trackio.log({"val/trackio": 4.5 + epoch}, step=epoch)
-# What was kept until the end: the value of the last step is the last.
-for epoch in range(3):
-    mlflow.log_metric(key="train/history", value=epoch, step=epoch)
 if "mlflow" in found:
     mlflow.end_run()
     mlflow.set_tracking_uri("http://127.0.0.1:9")  # no server
