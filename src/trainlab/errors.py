@@ -15,10 +15,14 @@ record; from Python a TrialsFailedWarning tells of it. A signal that ends a run 
 """
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 MOST_SAID = 2000
 """Letters of what an error of the user's code says."""
 LONGEST_REASON = 300
+"""Letters of that where it is part of a sentence."""
+GRAPH = ("Graph diff:", "graph(")
+"""Where one begins that torch has printed."""
 
 
 def said_by(error: BaseException) -> str:
@@ -41,8 +45,10 @@ def cut_lines(text: str) -> str:
 
 
 def reason_in(error: BaseException) -> str:
-    """The same in one line, as part of a sentence."""
-    return " ".join(said_by(error).split())[:LONGEST_REASON]
+    """The same in one line: without the graph that torch prints below some."""
+    lines = said_by(error).splitlines()
+    first = takewhile(lambda line: not line.lstrip().startswith(GRAPH), lines)
+    return " ".join(" ".join(first).split())[:LONGEST_REASON]
 
 
 class TrainlabError(Exception):

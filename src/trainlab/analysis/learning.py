@@ -357,11 +357,14 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
         "learn_table_beside": len(evidence.trials) > 1,
+        "learn_table_cost": bool(evidence.measured),
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
         "learn_table_script": evidence.study.script is not None and not is_of_keras,
         "learn_table_keras": is_of_keras,
     }
-    notes = (words(key) for key, is_said in keys.items() if is_said)
+    engines = {str(one.trial.resolved.get("engine", "eager")) for one in evidence.measured}
+    told = {"engines": words.listed(sorted(engines))}
+    notes = (words(key, **told) for key, is_said in keys.items() if is_said)
     note = words.sentences(*notes, _engine_text(evidence, words))
     return _cell_table(words("learn_table"), headings, rows, note, words)
 

@@ -56,7 +56,7 @@ def value(
     return Field(heading, read, is_number=True, is_extra=is_extra)
 
 
-FEWEST_FOLDED = 5
+FEWEST_FOLDED = 4
 """Fewer rows more than are shown are shown, too."""
 
 

@@ -63,12 +63,12 @@ def num_held_out(share: float, num_train: int) -> int:
 def too_large(settings: TrainSpec, num_train: int, what: str) -> str | None:
     """The problem of a batch, or a part of the data, that there are not enough samples for."""
     size, wanted, share = settings.batch_size, settings.train_samples, settings.val_fraction
-    has, left = f"{what} has {num_train:,} samples", num_train
+    has, left = f"but {what} has {num_train:,} samples", num_train
     if wanted is not None:
         if wanted > num_train:
-            return f"train_samples: got {wanted}, but {has}; use at most {num_train}"
-        has, left = f"train_samples is {wanted:,}", wanted
+            return f"train_samples: got {wanted}, {has}; use at most {num_train}"
+        has, left = f"but train_samples is {wanted:,}", wanted
     if share:
         left -= num_held_out(share, left)
-        has = f"val_fraction {share:g} leaves {left:,} training samples"
-    return f"batch_size: got {size}, but {has}; use at most {left}" if size > left else None
+        has = f"but val_fraction {share:g} leaves {left:,} training samples"
+    return f"batch_size: got {size}, {has}; use at most {left}" if size > left else None
