@@ -357,7 +357,7 @@ def learn_table(evidence: Evidence, words: Words) -> Table:
         "learn_table_note": True,
         # Why the seconds are not those of a script or workload that runs alone.
         "learn_table_beside": len(evidence.trials) > 1,
-        "learn_table_cost": bool(evidence.measured),
+        "learn_table_cost": bool(evidence.measured) and evidence.study.script is None,
         "learn_table_best": any(cell.settings.keep_best for cell in evidence.cells),
         "learn_table_script": evidence.study.script is not None and not is_of_keras,
         "learn_table_keras": is_of_keras,
