@@ -108,12 +108,8 @@ def check_seen(shape: str, told: dict[str, Any], folder: TrialFolder) -> None:
     assert epochs[-1]["train/loss"] == told["final"]["train/loss"]
     first = [line for line in steps if line["epoch"] == 1]
     # By samples, where a loader tells how many: a smaller last batch counts as what it is.
-    counts = (
-        [0, *(line["samples"] for line in first)]
-        if "samples" in first[0]
-        else range(len(first) + 1)
-    )
-    weights = [after - before for before, after in pairwise(counts)]
+    seen = [0, *(line.get("samples", 0) for line in first)]
+    weights = [after - before or 1 for before, after in pairwise(seen)]
     losses = [line["train/loss"] for line in first]
     assert epochs[0]["train/loss"] == pytest.approx(fmean(losses, weights))
     assert {"forward", "backward", "startup", "optimizer"} <= record.parts_s.keys()
