@@ -814,6 +814,7 @@ def answer_table(data: RunData, words: Words) -> Table | None:
     if any(one.peak_mib is not None for one in measured):
         fields.append(value(words("peak"), partial(cost, read=lambda one: number(one.peak_mib))))
     notes = [words("answer_table_seeds")] if metric and len(evidence.study.seeds) > 1 else []
+    notes += [words("answer_table_times")] if measured else []
     notes += [words("and_more", number=len(cells) - len(shown))] if len(shown) < len(cells) else []
     return table_of("", fields, shown, words.sentences(*notes))
 

@@ -156,6 +156,7 @@ def _cost_texts(data: RunData, words: Words) -> Iterator[str]:
     if turns := sum(summary.num_turns for summary in summaries):
         aside = sum(summary.num_set_aside for summary in summaries)
         yield words("method_turns", turns=f"{turns:,}", aside=f"{aside:,}")
+        yield words("method_times")
     # What else ran meanwhile, as it was recorded: nobody measures alone because it was asked for.
     loads = [cost.load for measurement in data.evidence.measured for cost in measurement.costs]
     others = [load.others_cores for load in loads]

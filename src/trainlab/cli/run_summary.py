@@ -162,6 +162,7 @@ class Summary:
             if evidence.measured:
                 # What was measured again, too.
                 self.print_blocks(replace(cost.cost_table(evidence, words), num_shown=None))
+                self.say("method_times")
         else:
             self.print_blocks(learning.epoch_table(evidence, words))
         # Of a script: its time by part, its median step, and what it was seen to use.
