@@ -48,6 +48,16 @@ def used_keys() -> set[str]:
     return found | {key for key in WORDS if f'"{key}"' in templates}
 
 
+def test_every_text_that_is_asked_for_by_name_is_there() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            called, asked = ast.unparse(node.func).rpartition(".")[2], node.args[0]
+            if called == "words" and isinstance(asked, ast.Constant):
+                assert asked.value in WORDS, f"{path.name}:{node.lineno}"
+
+
 def names_in(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name is not None}
 

@@ -278,8 +278,7 @@ class _Processes:
                 random.Random(groups[0].bench).shuffle(timed)  # noqa: S311
                 turns_s = TURNS_TOGETHER_S
             take_turns(timed, groups, self.events, until_s, turns_s)
-        records = [RunFolder(self.job.run).trial(trial_id).read() for trial_id in together.ids]
-        if any(record.state == "failed" for record in records):
+        if self.retries.has_failed(together.ids):
             self.have_failed.update(together.ids)
         elif not self.retries.is_for_bench(groups, [process for process, _ in ordered]):
             return
