@@ -11,6 +11,7 @@ from varied_run import drawn, learn_run
 from fabricate import DATA, Fabricated, made_study
 from trainlab.analysis.comparison import SideBySide, comparison_of, side_by_side
 from trainlab.analysis.finding import RunData
+from trainlab.execute.planned_run import start_run
 from trainlab.plan import Trial
 from trainlab.report.contents import report_of
 from trainlab.report.markdown import markdown_of
@@ -78,3 +79,9 @@ def test_the_first_page_reads_as_accepted(
         first = "\n## ".join(markdown_of(document).split("\n## ")[:num_parts])
         told = f"{first}\n".replace(f"{tmp_path}/", "")
         assert_accepted(f"first_pages/{kind.__name__}.{lang}.md", told)
+
+
+def test_a_run_of_which_nothing_was_started_names_no_machine(tmp_path: Path) -> None:
+    started = start_run(made_study(vary={"lr": (0.1, 0.2)}, seeds=3), tmp_path / "r")
+    said = report_of(run_data(started)).subtitle
+    assert " · 2 settings × 3 seeds, begun 20" in said

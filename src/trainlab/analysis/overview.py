@@ -137,10 +137,10 @@ def data_of(evidence: Evidence) -> RunData:
 
 
 def ran_line(evidence: Evidence, words: Words) -> str:
-    """How many settings and seeds, where and when."""
+    """How many settings and seeds, where, once a trial has been started, and when."""
     machines = {one.gpus[0].name if one.gpus else one.cpu for one in evidence.environments.values()}
     return words(
-        "ran_line",
+        "ran_line" if machines else "ran_line_planned",
         settings=words.counted("one_setting", "num_settings", len(evidence.cells)),
         seeds=num_seeds(len(evidence.study.seeds), words),
         machine=words.listed(sorted(machines)),
